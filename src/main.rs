@@ -1,1 +1,4 @@
+//! The `sandbox` program.
+#![forbid(unsafe_code)]
+
 fn main() {}

@@ -1,0 +1,12 @@
+//! Plain data that every room speaks: ids, paths, the plan, events, outcomes, cards, receipts, and the state of a run as
+//! a fold of its events.
+//!
+//! Nothing here reads a disk, a clock or the environment, and nothing decides. JSON names are part of the program's
+//! contract: fields are only ever added, readers skip what they do not know, and a re-meant field raises
+//! [`event::VERSION`].
+
+pub mod ids;
+pub mod path;
+
+pub use ids::{AgentName, CardId, CommitId, IdError, ObjectFormat, ObjectId, RefName, RunId, TreeId, TurnId};
+pub use path::RepoPath;
