@@ -6,7 +6,10 @@
 //! [`event::VERSION`].
 
 pub mod ids;
+pub mod outcome;
 pub mod path;
+pub mod plan;
 
 pub use ids::{AgentName, CardId, CommitId, IdError, ObjectFormat, ObjectId, RefName, RunId, TreeId, TurnId};
+pub use outcome::{AttemptOutcome, ProcessEnd, Verdict, VerifyStatus};
 pub use path::RepoPath;

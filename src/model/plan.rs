@@ -1,0 +1,165 @@
+//! A plan as accepted: every default filled in, every name checked. How it is read from a file is the `plan` room's affair.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+use super::ids::AgentName;
+
+/// A command: the program and its arguments. Never a shell line.
+pub type Argv = Vec<String>;
+
+/// Which paths an agent owns, as globs over paths from the repository's root.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Contract {
+    /// Paths that are the agent's alone.
+    pub owns: Vec<String>,
+    /// Paths that several agents may change.
+    pub shares: Vec<String>,
+}
+
+/// A plan whose every finding has been dealt with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// The plan's name; runs are counted under it.
+    pub name: AgentName,
+    /// The branch the result is meant for, as written; `None` is the branch that is checked out.
+    pub target: Option<String>,
+    /// How many agents run at once, exactly; 0 is one for each core.
+    pub jobs: usize,
+    /// Whether landing may, or should, follow.
+    pub land: LandMode,
+    /// How long the whole run may take.
+    pub timeout: Option<SignedDuration>,
+    /// How worktrees are prepared.
+    pub workspace: WorkspaceSettings,
+    /// The parent verifier.
+    pub verify: Option<VerifySettings>,
+    /// The agents, in the order of the file. That order decides merging.
+    pub agents: Vec<AgentTask>,
+}
+
+impl Plan {
+    /// The agent of that name.
+    pub fn agent(&self, name: &AgentName) -> Option<&AgentTask> {
+        self.agents.iter().find(|agent| agent.name == *name)
+    }
+}
+
+/// What `land` in the plan says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LandMode {
+    /// Landing is refused, even when asked for.
+    Never,
+    /// Landing happens only when asked for.
+    #[default]
+    Manual,
+    /// Landing follows at once when the gate opens.
+    Auto,
+}
+
+/// What network a box has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// None but its own loopback.
+    #[default]
+    None,
+    /// The host's, unfiltered.
+    Host,
+}
+
+/// What an agent's box lets in and bounds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxSettings {
+    /// The network.
+    pub network: Network,
+    /// Paths from outside to show read-only; a leading `~/` is the user's home.
+    pub expose: Vec<String>,
+    /// Variables to pass in, by name.
+    pub env: Vec<String>,
+    /// Bounds on each attempt.
+    pub limits: Limits,
+}
+
+/// Bounds on each attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limits {
+    /// Wall time of one attempt.
+    pub time: SignedDuration,
+    /// The longest silence of one attempt.
+    pub idle: SignedDuration,
+    /// The most bytes of output of one attempt.
+    pub output: u64,
+}
+
+impl Limits {
+    /// What holds where a plan says nothing.
+    pub const DEFAULT: Self =
+        Self { time: SignedDuration::from_mins(30), idle: SignedDuration::from_mins(10), output: 64 << 20 };
+}
+
+/// How worktrees are prepared before an agent starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceSettings {
+    /// Ignored files of the parent checkout to copy in, as paths from its root.
+    pub seed: Vec<String>,
+    /// A command run once in each new worktree, inside the sandbox.
+    pub setup: Option<Argv>,
+}
+
+/// The parent verifier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifySettings {
+    /// What judges the combined tree: exit 0 is the only pass.
+    pub command: Argv,
+    /// How long it may take.
+    pub timeout: SignedDuration,
+    /// Its box: the plan's `[sandbox]` for `expose` and `limits`; network and variables only as `[verify]` says.
+    pub sandbox: SandboxSettings,
+}
+
+/// One agent of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentTask {
+    /// Its name.
+    pub name: AgentName,
+    /// What it is for, in one line, for people and for the merge commit's subject.
+    pub title: Option<String>,
+    /// What it owns.
+    pub contract: Contract,
+    /// Agents whose work it builds on.
+    pub after: Vec<AgentName>,
+    /// How often it may be tried.
+    pub attempts: u32,
+    /// Its commands, one turn each.
+    pub turns: Vec<Argv>,
+    /// Its box.
+    pub sandbox: SandboxSettings,
+}
+
+/// Everything of a run's settings that is fixed when it starts, kept in the run's folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunSettings {
+    /// The plan as accepted.
+    pub plan: Plan,
+    /// Whether landing was asked for on the command line, or by the plan.
+    pub land: bool,
+    /// Values of environment variables are never kept: only the names that were passed.
+    pub passed_env: Vec<String>,
+    /// Where worktrees lie.
+    pub worktrees_root: std::path::PathBuf,
+    /// Anything a later version adds is carried along unread.
+    #[serde(default)]
+    pub extra: BTreeMap<String, serde_json::Value>,
+}
