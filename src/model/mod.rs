@@ -5,10 +5,15 @@
 //! contract: fields are only ever added, readers skip what they do not know, and a re-meant field raises
 //! [`event::VERSION`].
 
+pub mod card;
+pub mod change;
+pub mod event;
+pub mod gate;
 pub mod ids;
 pub mod outcome;
 pub mod path;
 pub mod plan;
+pub mod receipt;
 
 pub use ids::{AgentName, CardId, CommitId, IdError, ObjectFormat, ObjectId, RefName, RunId, TreeId, TurnId};
 pub use outcome::{AttemptOutcome, ProcessEnd, Verdict, VerifyStatus};

@@ -1,0 +1,123 @@
+//! Cards: what waits on the board for a person's decision.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{AgentName, CardId, CommitId, ObjectId};
+use super::path::RepoPath;
+
+/// What a card is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CardKind {
+    /// Two sides changed the same thing in ways git does not combine.
+    Conflict,
+    /// An agent changed paths its contract does not cover.
+    Scope,
+    /// A repository inside a worktree, whose files no commit holds.
+    NestedRepository,
+    /// The tree holds something that must not be merged unseen.
+    UnsafeTree,
+    /// The merge could not be computed at all.
+    MergeError,
+}
+
+impl fmt::Display for CardKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Conflict => "conflict",
+            Self::Scope => "scope",
+            Self::NestedRepository => "nested_repository",
+            Self::UnsafeTree => "unsafe_tree",
+            Self::MergeError => "merge_error",
+        })
+    }
+}
+
+/// Where a card stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CardState {
+    /// Waits for a person.
+    NeedsHuman,
+    /// Nothing waits any more.
+    Closed,
+}
+
+/// One file of one side of a conflict.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Stage {
+    /// The path.
+    pub path: RepoPath,
+    /// 1 is the base, 2 is ours (the candidate), 3 is theirs (the agent).
+    pub stage: u8,
+    /// Its mode, `100644`.
+    pub mode: String,
+    /// Its object id.
+    pub oid: ObjectId,
+}
+
+/// What git said of one conflict or of paths near it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConflictMessage {
+    /// The kind, in git's own stable words, `CONFLICT (contents)`.
+    pub kind: String,
+    /// The paths it speaks of.
+    pub paths: Vec<RepoPath>,
+    /// A sentence for people.
+    pub text: String,
+}
+
+/// Both sides of a merge and what they come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sides {
+    /// The candidate the agent's work was to be merged onto.
+    pub ours: CommitId,
+    /// The agent's contribution.
+    pub theirs: CommitId,
+    /// What git merges from, where there is one.
+    pub base: Option<CommitId>,
+}
+
+/// Something a person may do about a card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardOption {
+    /// What it does, in a line.
+    pub title: String,
+    /// The command that does it.
+    pub command: String,
+}
+
+/// A card on the board.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Card {
+    /// Its id.
+    pub id: CardId,
+    /// What it is about.
+    pub kind: CardKind,
+    /// Where it stands.
+    pub state: CardState,
+    /// The agents concerned: first the one whose work waits, then those it conflicts with.
+    pub agents: Vec<AgentName>,
+    /// The paths concerned.
+    pub paths: Vec<RepoPath>,
+    /// One line: what happened.
+    pub summary: String,
+    /// The sides of the merge, where there is one.
+    pub sides: Option<Sides>,
+    /// The files of each side, where git names any.
+    pub stages: Vec<Stage>,
+    /// What git said.
+    pub messages: Vec<ConflictMessage>,
+    /// What the card is about, as a hash that does not change when the target moves elsewhere.
+    pub fingerprint: String,
+    /// What can be done.
+    pub options: Vec<CardOption>,
+    /// How it was closed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resolution: Option<String>,
+}

@@ -1,0 +1,604 @@
+//! The events of a run. A line of the journal *is* the public event, and is what `run --json` prints.
+//!
+//! `{"v":1,"seq":7,"timestamp":"…","runId":"login-3","type":"turn.finished","agent":"parser","attempt":1,"turn":"1.1","data":{…}}`
+//!
+//! `seq` counts from 1 without a gap. A reader skips types it does not know ([`EventKind::Unknown`]).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+
+use super::card::Card;
+use super::change::{GitChangeSet, GitCheckpoint, GitProgressState};
+use super::gate::GateBlock;
+use super::ids::{AgentName, CardId, CommitId, RefName, RunId, TreeId, TurnId};
+use super::outcome::{AttemptOutcome, ProcessEnd, Verdict, VerifyStatus};
+use super::path::RepoPath;
+use super::plan::Argv;
+
+/// The version of the event format.
+pub const VERSION: u32 = 1;
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The version of the format it was written in.
+    pub v: u32,
+    /// Its place in the journal, from 1.
+    pub seq: u64,
+    /// When it was written.
+    pub timestamp: Timestamp,
+    /// The run.
+    pub run_id: RunId,
+    /// Whom it concerns.
+    pub subject: Subject,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// Whom an event concerns: nobody in particular, an agent, an attempt, or a turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The agent.
+    pub agent: Option<AgentName>,
+    /// The attempt.
+    pub attempt: Option<u32>,
+    /// The turn.
+    pub turn: Option<TurnId>,
+}
+
+impl Subject {
+    /// The run as a whole.
+    pub fn run() -> Self {
+        Self::default()
+    }
+
+    /// One agent.
+    pub fn agent(agent: &AgentName) -> Self {
+        Self { agent: Some(agent.clone()), ..Self::default() }
+    }
+
+    /// One attempt of an agent.
+    pub fn attempt(agent: &AgentName, attempt: u32) -> Self {
+        Self { agent: Some(agent.clone()), attempt: Some(attempt), turn: None }
+    }
+
+    /// One turn of an agent.
+    pub fn turn(agent: &AgentName, turn: TurnId) -> Self {
+        Self { agent: Some(agent.clone()), attempt: Some(turn.attempt), turn: Some(turn) }
+    }
+}
+
+macro_rules! event_kinds {
+    ($($(#[$doc:meta])* $name:ident($payload:ty) = $wire:literal),+ $(,)?) => {
+        /// What happened.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum EventKind {
+            $($(#[$doc])* $name($payload),)+
+            /// A type this version does not know. Kept as it came.
+            Unknown {
+                /// Its type.
+                name: String,
+                /// Its data.
+                data: Value,
+            },
+        }
+
+        impl EventKind {
+            /// The types this version writes, for documentation and tests.
+            pub const NAMES: &[&str] = &[$($wire),+];
+
+            /// The `type` on the wire.
+            pub fn name(&self) -> &str {
+                match self {
+                    $(Self::$name(_) => $wire,)+
+                    Self::Unknown { name, .. } => name,
+                }
+            }
+
+            fn data(&self) -> Result<Value, serde_json::Error> {
+                match self {
+                    $(Self::$name(payload) => serde_json::to_value(payload),)+
+                    Self::Unknown { data, .. } => Ok(data.clone()),
+                }
+            }
+
+            fn from_wire(name: String, data: Value) -> Result<Self, serde_json::Error> {
+                match name.as_str() {
+                    $($wire => serde_json::from_value(data).map(Self::$name),)+
+                    _ => Ok(Self::Unknown { name, data }),
+                }
+            }
+        }
+    };
+}
+
+event_kinds! {
+    /// The run began: nothing has been created in the repository yet but the pinned base.
+    RunStarted(Box<RunStarted>) = "run.started",
+    /// The run ended, or a verb that went on with it did.
+    RunFinished(RunFinished) = "run.finished",
+    /// Work of one kind began.
+    StageEnter(StageEnter) = "stage.enter",
+    /// Work of one kind ended, however.
+    StageExit(StageExit) = "stage.exit",
+    /// An attempt is about to be spawned.
+    AttemptStarted(AttemptStarted) = "attempt.started",
+    /// An attempt ended, or was never begun.
+    AttemptFinished(AttemptFinished) = "attempt.finished",
+    /// A turn's command is about to be spawned.
+    TurnStarted(TurnStarted) = "turn.started",
+    /// A turn was captured, pinned and written as a bundle.
+    TurnFinished(TurnFinished) = "turn.finished",
+    /// An effect outside the journal is about to be made.
+    EffectClaimed(Effect) = "effect.claimed",
+    /// The effect was seen to have happened.
+    EffectConfirmed(Effect) = "effect.confirmed",
+    /// The effect was seen not to have happened.
+    EffectReleased(Effect) = "effect.released",
+    /// A decision waits for a person.
+    CardOpened(Box<Card>) = "card.opened",
+    /// A decision waits no longer.
+    CardClosed(CardClosed) = "card.closed",
+    /// An agent's contribution was merged in the object database only, to see what comes of it.
+    MergePreviewed(MergePreviewed) = "merge.previewed",
+    /// An agent's contribution became part of the candidate.
+    CandidateAdvanced(CandidateAdvanced) = "candidate.advanced",
+    /// The parent verifier judged a candidate, or an earlier receipt did.
+    VerifyFinished(VerifyFinished) = "verify.finished",
+    /// The gate was asked whether the run is complete.
+    GateDecided(GateDecided) = "gate.decided",
+    /// A turn changed something.
+    ChangeDetected(Box<GitChangeSet>) = "git_progress_change_detected",
+    /// A turn left changes its agent's contract does not cover.
+    ScopeWarning(ScopeWarning) = "git_progress_scope_warning",
+    /// A state that can be returned to was recorded.
+    CheckpointCreated(Box<GitCheckpoint>) = "git_progress_checkpoint_created",
+    /// A verifier judged exactly the present candidate.
+    VerifierFresh(VerifierFresh) = "git_progress_verifier_fresh",
+    /// The run is not complete.
+    CompletionBlocked(CompletionBlocked) = "git_progress_completion_blocked",
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    v: u32,
+    seq: u64,
+    timestamp: Timestamp,
+    run_id: RunId,
+    #[serde(rename = "type")]
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    agent: Option<AgentName>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    turn: Option<TurnId>,
+    #[serde(default)]
+    data: Value,
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Line {
+            v: self.v,
+            seq: self.seq,
+            timestamp: self.timestamp,
+            run_id: self.run_id.clone(),
+            name: self.kind.name().to_owned(),
+            agent: self.subject.agent.clone(),
+            attempt: self.subject.attempt,
+            turn: self.subject.turn,
+            data: self.kind.data().map_err(serde::ser::Error::custom)?,
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let line = Line::deserialize(deserializer)?;
+        let kind = EventKind::from_wire(line.name, line.data).map_err(de::Error::custom)?;
+        let subject = Subject { agent: line.agent, attempt: line.attempt, turn: line.turn };
+        Ok(Self { v: line.v, seq: line.seq, timestamp: line.timestamp, run_id: line.run_id, subject, kind })
+    }
+}
+
+/// Which process speaks: enough to tell it from another that got the same number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Invocation {
+    /// The process id.
+    pub pid: u32,
+    /// When the process started, in clock ticks since boot (`/proc/<pid>/stat`, field 22).
+    pub start_ticks: u64,
+    /// The boot it belongs to (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: String,
+}
+
+/// Who is named as author and committer of the program's own commits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The name.
+    pub name: String,
+    /// The address.
+    pub email: String,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self { name: "sandbox".to_owned(), email: "sandbox@localhost".to_owned() }
+    }
+}
+
+/// An agent as the run knows it from its start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentBrief {
+    /// Its name.
+    pub name: AgentName,
+    /// What it is for.
+    pub title: Option<String>,
+    /// Whose work it builds on.
+    pub after: Vec<AgentName>,
+    /// How often it may be tried.
+    pub attempts: u32,
+}
+
+/// Data of `run.started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStarted {
+    /// The program's version.
+    pub version: String,
+    /// The coordinator.
+    pub invocation: Invocation,
+    /// The branch the result is meant for; `None` when the checkout is detached and the plan names none.
+    pub target: Option<RefName>,
+    /// The commit the run starts from.
+    pub base: CommitId,
+    /// Its tree.
+    pub base_tree: TreeId,
+    /// How many agents run at once.
+    pub jobs: usize,
+    /// Whether landing was asked for.
+    pub land: bool,
+    /// The agents, in plan order.
+    pub agents: Vec<AgentBrief>,
+    /// The parent verifier's command.
+    pub verify_command: Option<Argv>,
+    /// Author and committer of the program's commits in this run.
+    pub identity: Identity,
+    /// The version of git.
+    pub git_version: String,
+    /// What keeps agents apart from the rest, layer by layer.
+    pub isolation: Vec<String>,
+    /// The user's repository as it was.
+    pub baseline: GitProgressState,
+}
+
+/// Data of `run.finished`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunFinished {
+    /// The exit code.
+    pub exit_code: u8,
+    /// Whether the gate was open.
+    pub complete: bool,
+    /// What the target was set to, where it was.
+    pub landed: Option<CommitId>,
+}
+
+/// The kinds of work a run consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Worktree, private git directory, seed and setup of one agent.
+    Prepare,
+    /// An attempt of one agent.
+    Execute,
+    /// An agent's own verifier.
+    Verify,
+    /// Previews, cards and the candidate.
+    Integrate,
+    /// The parent verifier.
+    ParentVerify,
+    /// Moving the target.
+    Land,
+    /// The gate.
+    Complete,
+}
+
+/// Data of `stage.enter`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StageEnter {
+    /// The agent's name, or the run's id for what concerns the whole.
+    pub story_id: String,
+    /// The stage.
+    pub stage: Stage,
+    /// Who works on it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub invocation: Option<Invocation>,
+}
+
+/// Data of `stage.exit`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StageExit {
+    /// The agent's name, or the run's id for what concerns the whole.
+    pub story_id: String,
+    /// The stage.
+    pub stage: Stage,
+    /// How it went, in a word.
+    pub result: String,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+/// Data of `attempt.started`. Written, and safe on disk, before anything of the agent runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptStarted {
+    /// The commit the worktree was made from.
+    pub fork_point: CommitId,
+    /// The snapshot the attempt begins with: decides what this attempt changed.
+    pub base_ref: CommitId,
+    /// Its tree.
+    pub base_tree: TreeId,
+    /// The agent's branch.
+    pub branch: RefName,
+    /// The worktree.
+    pub worktree: std::path::PathBuf,
+    /// What drives the agent.
+    pub adapter: String,
+}
+
+/// Data of `attempt.finished`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptFinished {
+    /// How it ended.
+    pub outcome: AttemptOutcome,
+    /// Why, in a line for people.
+    pub reason: String,
+    /// How the last command ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub end: Option<ProcessEnd>,
+    /// How many processes were still there at the end of its turns, and were killed.
+    pub leftover_processes: u32,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// The newest snapshot that may be merged.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub snapshot: Option<CommitId>,
+    /// Its tree.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tree: Option<TreeId>,
+    /// How many paths differ from the fork point.
+    pub changed_since_fork: u64,
+    /// Paths that differ from the fork point and that the contract does not cover.
+    pub outside_since_fork: Vec<RepoPath>,
+    /// Things the agent was kept from, as far as its output tells. Inferred.
+    #[serde(default)]
+    pub hints: Vec<String>,
+}
+
+/// Data of `turn.started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnStarted {
+    /// The turn's name.
+    pub label: String,
+    /// The command.
+    pub argv: Argv,
+}
+
+/// Data of `turn.finished`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnFinished {
+    /// The turn's name.
+    pub label: String,
+    /// The snapshot.
+    pub snapshot: CommitId,
+    /// Its tree.
+    pub tree: TreeId,
+    /// The patch, relative to the run's folder; absent where nothing changed.
+    pub patch: Option<String>,
+    /// How many paths it changed.
+    pub changed: u64,
+    /// How the command ended.
+    pub end: Option<ProcessEnd>,
+    /// How many processes it left, which were killed.
+    pub leftover_processes: u32,
+    /// Whether it was cut short.
+    pub interrupted: bool,
+    /// Whether the agent ended it itself.
+    pub live: bool,
+    /// Whether nothing changed.
+    pub empty: bool,
+}
+
+/// Data of `effect.claimed`, `effect.confirmed` and `effect.released`: what was, and what is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Effect {
+    /// The same in the claim and in its end.
+    pub key: String,
+    /// What kind of effect.
+    pub effect: EffectKind,
+    /// The ref that moves.
+    pub reference: RefName,
+    /// What it was.
+    pub before: CommitId,
+    /// What it is to be.
+    pub after: CommitId,
+    /// The user's checkout that is updated with it, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub checkout: Option<std::path::PathBuf>,
+    /// What keeps the user's checkout as it was.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rescue: Option<RefName>,
+    /// More about it, in a line.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub note: Option<String>,
+}
+
+/// The kinds of effects that are claimed before they are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EffectKind {
+    /// Moving the target.
+    Land,
+}
+
+/// Data of `card.closed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardClosed {
+    /// The card.
+    pub card: CardId,
+    /// How it was closed, in a line.
+    pub resolution: String,
+}
+
+/// How an agent's head stands to the tip it is to be merged onto.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Currency {
+    /// The tip is in its history.
+    Current,
+    /// The tip is not in its history, and merging is clean.
+    Behind,
+    /// Merging conflicts.
+    Dirty,
+    /// It could not be told.
+    Unknown,
+}
+
+/// What came of previewing one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PreviewResult {
+    /// It merges cleanly.
+    Clean,
+    /// It conflicts: a card tells.
+    Conflict,
+    /// It is held for what it contains: a card tells.
+    Held,
+    /// It builds on an agent that is not merged.
+    Blocked,
+    /// The merge could not be computed: a card tells.
+    Error,
+}
+
+/// Data of `merge.previewed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MergePreviewed {
+    /// The candidate it was merged onto.
+    pub onto: CommitId,
+    /// The contribution, where one was made.
+    pub contribution: Option<CommitId>,
+    /// The snapshot it was made of.
+    pub snapshot: CommitId,
+    /// How it stands to the candidate.
+    pub currency: Currency,
+    /// What came of it.
+    pub result: PreviewResult,
+    /// The cards, where any were opened or still stand.
+    pub cards: Vec<CardId>,
+    /// Whom it waits for, where it is blocked.
+    pub blocked_by: Vec<AgentName>,
+    /// Equal for two previews of the same thing (a hash over repository, target, tip, head, status and route).
+    pub observation_key: String,
+}
+
+/// Data of `candidate.advanced`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CandidateAdvanced {
+    /// The ref that names the candidate.
+    pub reference: RefName,
+    /// The target's tip that this candidate is built on.
+    pub onto: CommitId,
+    /// What the candidate was.
+    pub from: CommitId,
+    /// What it is.
+    pub to: CommitId,
+    /// Its tree.
+    pub tree: TreeId,
+    /// What was merged; `None` where the candidate begins anew at the target's tip.
+    pub contribution: Option<CommitId>,
+}
+
+/// Data of `verify.finished`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifyFinished {
+    /// The candidate judged.
+    pub commit: CommitId,
+    /// Its tree.
+    pub tree: TreeId,
+    /// The command.
+    pub command: Argv,
+    /// The hash the receipt is found by.
+    pub receipt: String,
+    /// What the command did.
+    pub status: VerifyStatus,
+    /// What it means.
+    pub verdict: Verdict,
+    /// Why there is no pass, where there is none.
+    pub error: Option<String>,
+    /// Whether an earlier receipt served.
+    pub reused: bool,
+    /// How long the command took.
+    pub duration_ms: u64,
+    /// The output, relative to the run's folder.
+    pub log: Option<String>,
+}
+
+/// Data of `gate.decided`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateDecided {
+    /// Whether the run is complete.
+    pub open: bool,
+    /// What is in the way, all of it.
+    pub blocks: Vec<GateBlock>,
+}
+
+/// Data of `git_progress_scope_warning`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScopeWarning {
+    /// Changed paths that the contract does not cover.
+    pub outside_owned_scope: Vec<RepoPath>,
+}
+
+/// Data of `git_progress_verifier_fresh`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifierFresh {
+    /// The tree judged.
+    pub tree: TreeId,
+    /// What was said of it.
+    pub verdict: Verdict,
+}
+
+/// Data of `git_progress_completion_blocked`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompletionBlocked {
+    /// Paths that the run changed.
+    pub changed_paths: Vec<RepoPath>,
+    /// Those that no contract covers.
+    pub outside_owned_scope: Vec<RepoPath>,
+    /// The verifier last run.
+    pub verifier_command: Option<Argv>,
+    /// The `seq` of the event that told its end.
+    pub verifier_seq: Option<u64>,
+    /// What to do.
+    pub next_action: String,
+}
