@@ -14,6 +14,7 @@ pub mod outcome;
 pub mod path;
 pub mod plan;
 pub mod receipt;
+pub mod run;
 
 pub use ids::{AgentName, CardId, CommitId, IdError, ObjectFormat, ObjectId, RefName, RunId, TreeId, TurnId};
 pub use outcome::{AttemptOutcome, ProcessEnd, Verdict, VerifyStatus};

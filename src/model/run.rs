@@ -1,0 +1,384 @@
+//! The state of a run: a fold of its events, and of nothing else. Status, board, gate and reports are read off it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::card::{Card, CardState};
+use super::change::GitCheckpoint;
+use super::event::{
+    AttemptFinished, AttemptStarted, CandidateAdvanced, Currency, Effect, Event, EventKind, GateDecided, Invocation,
+    MergePreviewed, PreviewResult, RunFinished, RunStarted, Stage, TurnFinished, VerifyFinished,
+};
+use super::ids::{AgentName, CardId, CommitId, RunId, TurnId};
+use super::outcome::AttemptOutcome;
+use super::path::RepoPath;
+
+/// Everything the journal tells of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunState {
+    /// The run.
+    pub run_id: RunId,
+    /// How it began; `None` where the journal's first line is missing.
+    pub started: Option<RunStarted>,
+    /// When it began.
+    pub started_at: Option<Timestamp>,
+    /// How it ended; `None` while a coordinator works on it, or where one died.
+    pub finished: Option<RunFinished>,
+    /// The coordinator that wrote last.
+    pub invocation: Option<Invocation>,
+    /// The stage of the whole run.
+    pub stage: Option<Stage>,
+    /// The agents, in plan order.
+    pub agents: Vec<AgentState>,
+    /// Every card there was, in the order they were opened.
+    pub cards: Vec<Card>,
+    /// The candidate, since the first merge.
+    pub candidate: Option<CandidateState>,
+    /// The newest verification.
+    pub verification: Option<Verification>,
+    /// The newest decision of the gate.
+    pub gate: Option<GateDecided>,
+    /// Effects claimed and neither confirmed nor released.
+    pub open_claims: Vec<Effect>,
+    /// The commit the target was set to.
+    pub landed: Option<CommitId>,
+    /// What can be returned to.
+    pub checkpoints: Vec<GitCheckpoint>,
+    /// The newest event.
+    pub last_seq: u64,
+    /// When it was written.
+    pub last_activity_at: Option<Timestamp>,
+}
+
+/// What the journal tells of an agent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentState {
+    /// Its name.
+    pub name: AgentName,
+    /// What it is for.
+    pub title: Option<String>,
+    /// Whose work it builds on.
+    pub after: Vec<AgentName>,
+    /// What is being done for it now, and since when.
+    pub stage: Option<(Stage, Timestamp)>,
+    /// Its attempts, oldest first.
+    pub attempts: Vec<AttemptState>,
+    /// What came of merging it.
+    pub merge: Option<MergeState>,
+}
+
+/// What the journal tells of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptState {
+    /// Its number, from 1.
+    pub number: u32,
+    /// How it began; `None` where it never did.
+    pub started: Option<AttemptStarted>,
+    /// When.
+    pub started_at: Timestamp,
+    /// How it ended.
+    pub finished: Option<AttemptFinished>,
+    /// The turn whose command runs now.
+    pub running_turn: Option<TurnId>,
+    /// Its turns, oldest first. Turn 0 only where it changed something.
+    pub turns: Vec<(TurnId, TurnFinished)>,
+    /// Paths its turns left outside the contract.
+    pub outside: Vec<RepoPath>,
+}
+
+/// What came of merging an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MergeState {
+    /// The snapshot that was previewed.
+    pub snapshot: CommitId,
+    /// What came of it.
+    pub result: PreviewResult,
+    /// How it stood to the candidate.
+    pub currency: Currency,
+    /// The cards that hold it.
+    pub cards: Vec<CardId>,
+    /// Whom it waits for.
+    pub blocked_by: Vec<AgentName>,
+    /// The merge commit, once it is part of the candidate.
+    pub merged_as: Option<CommitId>,
+    /// The contribution.
+    pub contribution: Option<CommitId>,
+}
+
+/// The candidate as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CandidateState {
+    /// The newest step.
+    pub head: CandidateAdvanced,
+    /// Agents that are part of it, in merge order.
+    pub merged: Vec<AgentName>,
+}
+
+/// A verification and its place in the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verification {
+    /// The event's `seq`.
+    pub seq: u64,
+    /// What it said.
+    pub finished: VerifyFinished,
+}
+
+impl RunState {
+    /// A run of which nothing is known yet.
+    pub fn new(run_id: RunId) -> Self {
+        Self {
+            run_id,
+            started: None,
+            started_at: None,
+            finished: None,
+            invocation: None,
+            stage: None,
+            agents: Vec::new(),
+            cards: Vec::new(),
+            candidate: None,
+            verification: None,
+            gate: None,
+            open_claims: Vec::new(),
+            landed: None,
+            checkpoints: Vec::new(),
+            last_seq: 0,
+            last_activity_at: None,
+        }
+    }
+
+    /// The state after all of `events`.
+    pub fn fold<'e>(run_id: RunId, events: impl IntoIterator<Item = &'e Event>) -> Self {
+        let mut state = Self::new(run_id);
+        for event in events {
+            state.apply(event);
+        }
+        state
+    }
+
+    /// Takes in one more event.
+    pub fn apply(&mut self, event: &Event) {
+        self.last_seq = event.seq;
+        self.last_activity_at = Some(event.timestamp);
+        match &event.kind {
+            EventKind::RunStarted(started) => self.start(started, event.timestamp),
+            EventKind::RunFinished(finished) => {
+                self.landed = finished.landed.clone().or_else(|| self.landed.clone());
+                self.finished = Some(finished.clone());
+                self.stage = None;
+            }
+            EventKind::StageEnter(enter) => {
+                self.finished = None;
+                if let Some(invocation) = &enter.invocation {
+                    self.invocation = Some(invocation.clone());
+                }
+                match self.subject_agent(event) {
+                    Some(agent) => agent.stage = Some((enter.stage, event.timestamp)),
+                    None => self.stage = Some(enter.stage),
+                }
+            }
+            EventKind::StageExit(_) => match self.subject_agent(event) {
+                Some(agent) => agent.stage = None,
+                None => self.stage = None,
+            },
+            EventKind::AttemptStarted(started) => {
+                if let Some(attempt) = self.subject_attempt(event) {
+                    attempt.started = Some(started.clone());
+                }
+            }
+            EventKind::AttemptFinished(finished) => {
+                if let Some(attempt) = self.subject_attempt(event) {
+                    attempt.finished = Some(finished.clone());
+                    attempt.running_turn = None;
+                }
+            }
+            EventKind::TurnStarted(_) => {
+                if let Some(attempt) = self.subject_attempt(event) {
+                    attempt.running_turn = event.subject.turn;
+                }
+            }
+            EventKind::TurnFinished(finished) => {
+                if let (Some(turn), Some(attempt)) = (event.subject.turn, self.subject_attempt(event)) {
+                    if !finished.live {
+                        attempt.running_turn = None;
+                    }
+                    attempt.turns.push((turn, finished.clone()));
+                }
+            }
+            EventKind::ScopeWarning(warning) => {
+                if let Some(attempt) = self.subject_attempt(event) {
+                    attempt.outside.clone_from(&warning.outside_owned_scope);
+                }
+            }
+            EventKind::EffectClaimed(effect) => self.open_claims.push(effect.clone()),
+            EventKind::EffectConfirmed(effect) => {
+                self.open_claims.retain(|open| open.key != effect.key);
+                self.landed = Some(effect.after.clone());
+            }
+            EventKind::EffectReleased(effect) => self.open_claims.retain(|open| open.key != effect.key),
+            EventKind::CardOpened(card) => {
+                self.cards.retain(|known| known.id != card.id);
+                self.cards.push((**card).clone());
+            }
+            EventKind::CardClosed(closed) => {
+                if let Some(card) = self.cards.iter_mut().find(|card| card.id == closed.card) {
+                    card.state = CardState::Closed;
+                    card.resolution = Some(closed.resolution.clone());
+                }
+            }
+            EventKind::MergePreviewed(previewed) => self.preview(event, previewed),
+            EventKind::CandidateAdvanced(advanced) => self.advance(event, advanced),
+            EventKind::VerifyFinished(finished) => {
+                self.verification = Some(Verification { seq: event.seq, finished: finished.clone() });
+            }
+            EventKind::GateDecided(decided) => self.gate = Some(decided.clone()),
+            EventKind::CheckpointCreated(checkpoint) => self.checkpoints.push((**checkpoint).clone()),
+            EventKind::ChangeDetected(_)
+            | EventKind::VerifierFresh(_)
+            | EventKind::CompletionBlocked(_)
+            | EventKind::Unknown { .. } => {}
+        }
+    }
+
+    fn start(&mut self, started: &RunStarted, at: Timestamp) {
+        self.started = Some(started.clone());
+        self.started_at = Some(at);
+        self.invocation = Some(started.invocation.clone());
+        self.agents = started
+            .agents
+            .iter()
+            .map(|brief| AgentState {
+                name: brief.name.clone(),
+                title: brief.title.clone(),
+                after: brief.after.clone(),
+                stage: None,
+                attempts: Vec::new(),
+                merge: None,
+            })
+            .collect();
+    }
+
+    fn subject_agent(&mut self, event: &Event) -> Option<&mut AgentState> {
+        let name = event.subject.agent.as_ref()?;
+        self.agents.iter_mut().find(|agent| agent.name == *name)
+    }
+
+    /// The attempt an event is about, made known if this is the first event of it.
+    fn subject_attempt(&mut self, event: &Event) -> Option<&mut AttemptState> {
+        let number = event.subject.attempt?;
+        let at = event.timestamp;
+        let agent = self.subject_agent(event)?;
+        let index = agent.attempts.iter().position(|attempt| attempt.number == number);
+        let index = index.unwrap_or_else(|| {
+            agent.attempts.push(AttemptState {
+                number,
+                started: None,
+                started_at: at,
+                finished: None,
+                running_turn: None,
+                turns: Vec::new(),
+                outside: Vec::new(),
+            });
+            agent.attempts.len() - 1
+        });
+        agent.attempts.get_mut(index)
+    }
+
+    fn preview(&mut self, event: &Event, previewed: &MergePreviewed) {
+        if let Some(agent) = self.subject_agent(event) {
+            agent.merge = Some(MergeState {
+                snapshot: previewed.snapshot.clone(),
+                result: previewed.result,
+                currency: previewed.currency,
+                cards: previewed.cards.clone(),
+                blocked_by: previewed.blocked_by.clone(),
+                merged_as: None,
+                contribution: previewed.contribution.clone(),
+            });
+        }
+    }
+
+    fn advance(&mut self, event: &Event, advanced: &CandidateAdvanced) {
+        let mut merged = match (&self.candidate, &advanced.contribution) {
+            (Some(candidate), Some(_)) => candidate.merged.clone(),
+            (None, _) | (Some(_), None) => Vec::new(),
+        };
+        if advanced.contribution.is_none() {
+            for agent in &mut self.agents {
+                agent.merge = None;
+            }
+        }
+        if let Some(agent) = self.subject_agent(event) {
+            if let Some(merge) = &mut agent.merge {
+                merge.merged_as = Some(advanced.to.clone());
+            }
+            merged.push(agent.name.clone());
+        }
+        self.candidate = Some(CandidateState { head: advanced.clone(), merged });
+    }
+
+    /// The agent of that name.
+    pub fn agent(&self, name: &AgentName) -> Option<&AgentState> {
+        self.agents.iter().find(|agent| agent.name == *name)
+    }
+
+    /// Cards that wait for a decision.
+    pub fn open_cards(&self) -> impl Iterator<Item = &Card> {
+        self.cards.iter().filter(|card| card.state == CardState::NeedsHuman)
+    }
+
+    /// How many agents stand where.
+    pub fn counts(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::from([("total", self.agents.len())]);
+        for agent in &self.agents {
+            let name = match agent.outcome() {
+                Some(outcome) if outcome.lets_dependents_start() => "passed",
+                Some(_) => "failed",
+                None if agent.attempts.is_empty() && agent.stage.is_none() => "pending",
+                None => "running",
+            };
+            *counts.entry(name).or_default() += 1;
+        }
+        for name in ["passed", "failed", "pending", "running"] {
+            counts.entry(name).or_default();
+        }
+        counts
+    }
+
+    /// Whether the newest verification judged exactly the present candidate.
+    pub fn verifier_is_fresh(&self) -> bool {
+        match (&self.verification, &self.candidate) {
+            (Some(verification), Some(candidate)) => verification.finished.tree == candidate.head.tree,
+            (Some(_) | None, None) | (None, Some(_)) => false,
+        }
+    }
+}
+
+impl AgentState {
+    /// Its newest attempt.
+    pub fn last_attempt(&self) -> Option<&AttemptState> {
+        self.attempts.last()
+    }
+
+    /// How its newest attempt ended, if it did.
+    pub fn outcome(&self) -> Option<AttemptOutcome> {
+        self.last_attempt()?.finished.as_ref().map(|finished| finished.outcome)
+    }
+
+    /// The commit its worktree was made from, once there is one.
+    pub fn fork_point(&self) -> Option<&CommitId> {
+        self.attempts.iter().rev().find_map(|attempt| attempt.started.as_ref()).map(|started| &started.fork_point)
+    }
+
+    /// Its newest bundle, whatever became of the attempt.
+    pub fn last_turn(&self) -> Option<&(TurnId, TurnFinished)> {
+        self.attempts.iter().rev().find_map(|attempt| attempt.turns.last())
+    }
+}
