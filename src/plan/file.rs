@@ -16,7 +16,7 @@ use crate::model::plan::{
 };
 
 use super::check;
-use super::finding::{Code, Finding, Findings, Severity};
+use super::finding::{Code, Finding, Findings, Severity, line_of};
 use super::keys;
 use super::reader::{Reader, Section};
 use super::value::{self, shown};
@@ -53,9 +53,25 @@ pub fn load(path_label: &str, text: &str) -> Result<(Plan, Vec<Finding>), Findin
 fn syntax(reader: &mut Reader<'_>, text: &str, errors: &[toml::de::Error]) -> bool {
     let span = |error: &toml::de::Error| error.span().unwrap_or(text.len()..text.len());
     let (duplicates, broken): (Vec<_>, Vec<_>) = errors.iter().partition(|error| error.message() == "duplicate key");
+    let mut inside = 0..0;
     for error in duplicates {
-        let key = text.get(span(error)).unwrap_or_default();
-        reader.error(Code::DuplicateKey, span(error), format!("{} is there already", shown(key)), None);
+        let place = span(error);
+        // All keys of a table written twice are there already; the table says it for them.
+        if inside.contains(&place.start) {
+            continue;
+        }
+        let line = text.get(line_of(text, place.start)).unwrap_or_default();
+        let key = shown(text.get(place.clone()).unwrap_or_default());
+        let message = if line.trim_start().starts_with('[') {
+            inside = place.end
+                ..text
+                    .len()
+                    .min(place.end + text.get(place.end..).and_then(|rest| rest.find("\n[")).unwrap_or(text.len()));
+            format!("the table {key} is there already")
+        } else {
+            format!("the key {key} is there already")
+        };
+        reader.error(Code::DuplicateKey, place, message, None);
     }
     let first = broken.into_iter().min_by_key(|error| span(error).start);
     if let Some(error) = first {
@@ -211,12 +227,15 @@ fn read_verify<'t>(
 
 fn read_agents<'t>(reader: &mut Reader<'t>, root: &Section<'_, 't>, sandbox: &SandboxSettings) -> Vec<Draft> {
     let agents = root.section("agents");
-    let mut drafts = Vec::new();
+    let (mut any, mut drafts) = (false, Vec::new());
     for (key, span, section) in agents.entries() {
-        drafts.push(read_agent(reader, key, span, &section, sandbox));
+        any = true;
+        if section.is_table() {
+            drafts.push(read_agent(reader, key, span, &section, sandbox));
+        }
     }
     let written_otherwise = root.value("agents").is_some_and(|value| !value.get_ref().is_table());
-    if drafts.is_empty() && !written_otherwise {
+    if !any && !written_otherwise {
         let finding = Finding::new(Severity::Error, Code::NoAgents, "the plan has no agents");
         reader.push(finding.with_help("add a table `[agents.NAME]` with `owns` and `run`"));
     }

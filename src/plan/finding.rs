@@ -140,25 +140,48 @@ pub struct Finding {
 impl Finding {
     /// A finding without a place.
     pub fn new(severity: Severity, code: Code, message: impl Into<String>) -> Self {
-        Self { severity, code, message: message.into(), span: None, line: None, column: None, help: None }
+        Self { severity, code, message: clean(&message.into()), span: None, line: None, column: None, help: None }
     }
 
     /// The same, with something to do about it.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(clean(&help.into()));
         self
     }
 
     /// The same, at a place of `text`.
     #[must_use]
     pub(super) fn at(mut self, text: &str, span: Range<usize>) -> Self {
+        let start = boundary(text, span.start);
+        let span = start..boundary(text, span.end).max(start);
         let (line, column) = place(text, span.start);
         self.span = Some(span);
         self.line = Some(line);
         self.column = Some(column);
         self
     }
+}
+
+/// Text for a terminal: nothing in it moves the cursor or turns the direction of writing.
+pub(super) fn clean(text: &str) -> String {
+    let harmful = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The nearest place at or before `offset` where a character begins.
+fn boundary(text: &str, offset: usize) -> usize {
+    (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The line that holds a byte of `text`, without its end.
+pub(super) fn line_of(text: &str, offset: usize) -> Range<usize> {
+    let bytes = text.as_bytes();
+    let offset = offset.min(bytes.len());
+    let newline = |byte: &u8| *byte == b'\n';
+    let start = bytes[..offset].iter().rposition(newline).map_or(0, |at| at + 1);
+    let end = bytes[offset..].iter().position(newline).map_or(bytes.len(), |length| offset + length);
+    start..end
 }
 
 /// Line and column, counted from 1, of a byte of `text`. The column counts characters.
@@ -193,7 +216,10 @@ fn counted(findings: &[Finding]) -> String {
 impl Findings {
     /// Findings about `text`, put into the order of the text; what has no place comes last.
     pub fn new(label: &str, text: &str, mut findings: Vec<Finding>) -> Self {
-        findings.sort_by_key(|finding| finding.span.as_ref().map_or((usize::MAX, 0), |span| (span.start, span.end)));
+        findings.sort_by_key(|finding| {
+            let (start, end) = finding.span.as_ref().map_or((usize::MAX, 0), |span| (span.start, span.end));
+            (start, end, finding.severity)
+        });
         Self { label: label.to_owned(), text: text.to_owned(), findings }
     }
 

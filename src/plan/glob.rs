@@ -34,8 +34,8 @@ pub enum GlobError {
     /// It begins with `!`.
     #[error("it begins with `!`: there is no negation (write `\\!` for a name that begins with it)")]
     Negation,
-    /// Two slashes in a row.
-    #[error("it has an empty part between two slashes")]
+    /// Two slashes in a row, or an empty choice where a part should be.
+    #[error("it has an empty part")]
     EmptyPart,
     /// A part `.` or `..`.
     #[error("it has a part `.` or `..`: write the path from the repository's root")]
@@ -152,6 +152,8 @@ enum Piece {
     Class(ByteSet),
     Slash,
     Star,
+    /// An empty choice of braces.
+    Nothing,
 }
 
 /// A part of a glob with its braces.
@@ -258,7 +260,7 @@ fn expand(sequence: &[Node]) -> Result<Vec<Vec<Piece>>, GlobError> {
             Node::Either(choices) => {
                 let mut tails = Vec::new();
                 for choice in choices {
-                    tails.extend(expand(choice)?);
+                    tails.extend(if choice.is_empty() { vec![vec![Piece::Nothing]] } else { expand(choice)? });
                     if tails.len() * all.len() > MAX_ALTERNATIVES {
                         return Err(GlobError::TooComplex);
                     }
@@ -274,9 +276,11 @@ fn expand(sequence: &[Node]) -> Result<Vec<Vec<Piece>>, GlobError> {
     Ok(all)
 }
 
+/// What a trailing slash stands for.
+const FOLDERS: &[Piece] = &[Piece::Star, Piece::Star];
+
 fn steps(pieces: &[Piece]) -> Result<Vec<Step>, GlobError> {
     let mut parts: Vec<&[Piece]> = pieces.split(|piece| matches!(piece, Piece::Slash)).collect();
-    const FOLDERS: &[Piece] = &[Piece::Star, Piece::Star];
     match parts.as_mut_slice() {
         [[]] => return Err(GlobError::Empty),
         [[], ..] => return Err(GlobError::LeadingSlash),
@@ -287,22 +291,24 @@ fn steps(pieces: &[Piece]) -> Result<Vec<Step>, GlobError> {
     let mut steps = Vec::new();
     for (at, part) in parts.into_iter().enumerate() {
         let last = at + 1 == count;
-        match part {
+        let part: Vec<Piece> = part.iter().copied().filter(|piece| !matches!(piece, Piece::Nothing)).collect();
+        match part.as_slice() {
             [] => return Err(GlobError::EmptyPart),
             [Piece::Byte(b'.')] | [Piece::Byte(b'.'), Piece::Byte(b'.')] => return Err(GlobError::DotPart),
             [Piece::Star, Piece::Star] if last => steps.extend([Step::One(ByteSet::path_bytes()), Step::Rest]),
             // A second `**/` says nothing new.
             [Piece::Star, Piece::Star] if steps.last() == Some(&Step::InFolder) => {}
             [Piece::Star, Piece::Star] => steps.extend([Step::Folders, Step::InFolder]),
-            _ if part.windows(2).any(|pair| matches!(pair, [Piece::Star, Piece::Star])) => {
+            part if part.windows(2).any(|pair| matches!(pair, [Piece::Star, Piece::Star])) => {
                 return Err(GlobError::GluedStars);
             }
-            _ => {
-                steps.extend(part.iter().map(|piece| match piece {
-                    Piece::Byte(byte) => Step::One(ByteSet::of(*byte)),
-                    Piece::Class(set) => Step::One(*set),
-                    Piece::Star => Step::Run,
-                    Piece::Slash => Step::One(ByteSet::of(b'/')),
+            part => {
+                steps.extend(part.iter().filter_map(|piece| match piece {
+                    Piece::Byte(byte) => Some(Step::One(ByteSet::of(*byte))),
+                    Piece::Class(set) => Some(Step::One(*set)),
+                    Piece::Star => Some(Step::Run),
+                    // Parts hold neither.
+                    Piece::Slash | Piece::Nothing => None,
                 }));
                 if !last {
                     steps.push(Step::One(ByteSet::of(b'/')));

@@ -143,9 +143,7 @@ fn distance(a: &[char], b: &[char]) -> usize {
     for (at, row) in rows.iter_mut().enumerate() {
         row[0] = at;
     }
-    for at in 0..=b.len() {
-        rows[0][at] = at;
-    }
+    rows[0] = (0..=b.len()).collect();
     for i in 1..=a.len() {
         for j in 1..=b.len() {
             let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);

@@ -26,20 +26,28 @@ pub struct TooComplex;
 pub struct Budget(u64);
 
 impl Default for Budget {
-    /// Enough for thousands of ordinary contracts; some seconds of work at the most.
+    /// Enough for thousands of ordinary contracts; some seconds of work, and some hundred megabytes, at the most.
     fn default() -> Self {
-        Self(20_000_000)
+        Self::new(8_000_000)
     }
 }
 
 impl Budget {
+    /// Looking at two beginnings costs a small part of a step.
+    const LOOKS: u64 = 32;
+
     /// A budget of `steps`.
     pub fn new(steps: u64) -> Self {
-        Self(steps)
+        Self(steps.saturating_mul(Self::LOOKS))
+    }
+
+    fn look(&mut self) -> Result<(), TooComplex> {
+        self.0 = self.0.checked_sub(1).ok_or(TooComplex)?;
+        Ok(())
     }
 
     fn spend(&mut self, steps: usize) -> Result<(), TooComplex> {
-        self.0 = self.0.checked_sub(steps as u64).ok_or(TooComplex)?;
+        self.0 = self.0.checked_sub((steps as u64).saturating_mul(Self::LOOKS)).ok_or(TooComplex)?;
         Ok(())
     }
 }
@@ -71,7 +79,7 @@ pub(super) fn common_path(
     let mut shortest: Option<Vec<u8>> = None;
     for first in a.alternatives() {
         for second in b.alternatives() {
-            budget.spend(1)?;
+            budget.look()?;
             let shorter = first.prefix().len().min(second.prefix().len());
             if first.prefix()[..shorter] != second.prefix()[..shorter] {
                 continue;
@@ -135,7 +143,9 @@ fn alphabet<'a>(automata: impl Iterator<Item = &'a Automaton>) -> Vec<u8> {
     let mut sets: HashSet<ByteSet> = automata.flat_map(Automaton::byte_sets).collect();
     for group in [&b"/"[..], b".", b"gG", b"iI", b"tT", b"\0"] {
         let mut set = ByteSet::EMPTY;
-        group.iter().for_each(|byte| set.insert(*byte));
+        for byte in group {
+            set.insert(*byte);
+        }
         sets.insert(set);
     }
     let mut class = [0_usize; 256];

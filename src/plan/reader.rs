@@ -34,6 +34,10 @@ impl<'d, 't> Section<'d, 't> {
         self.table?.get_key_value(name).map(|(key, _)| key.span())
     }
 
+    pub(super) fn is_table(&self) -> bool {
+        self.table.is_some()
+    }
+
     /// Keys and values in the order of the file.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'d str, Range<usize>, Self)> + use<'_, 'd, 't> {
         self.table.into_iter().flatten().map(|(key, value)| {
@@ -43,8 +47,11 @@ impl<'d, 't> Section<'d, 't> {
     }
 }
 
+/// A key's name as it would be written.
 fn joined(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    let bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_*".contains(&byte));
+    let name = if bare { name.to_owned() } else { format!("{name:?}") };
+    if path.is_empty() { name } else { format!("{path}.{name}") }
 }
 
 pub(super) struct Reader<'t> {
@@ -71,9 +78,11 @@ impl<'t> Reader<'t> {
     }
 
     pub(super) fn error(&mut self, code: Code, span: Range<usize>, message: String, help: Option<String>) {
-        let mut finding = Finding::new(Severity::Error, code, message).at(self.text, span);
-        finding.help = help;
-        self.findings.push(finding);
+        let finding = Finding::new(Severity::Error, code, message).at(self.text, span);
+        self.findings.push(match help {
+            Some(help) => finding.with_help(help),
+            None => finding,
+        });
     }
 
     fn wrong(&mut self, path: &str, span: Range<usize>, wrong: Wrong) {

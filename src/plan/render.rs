@@ -1,11 +1,12 @@
 //! Findings as text for people: one line that an editor can jump to, and the line of the plan it is about.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::finding::{Finding, Findings, Severity};
+use super::finding::{Finding, Findings, Severity, clean, line_of};
 
 impl Findings {
     /// All findings as text. Without `color` it is plain ASCII but for what the plan itself holds.
@@ -33,7 +34,7 @@ pub fn render(label: &str, text: &str, findings: &[Finding], color: bool) -> Str
 }
 
 fn headline(out: &mut String, label: &str, finding: &Finding, color: bool) {
-    out.push_str(label);
+    out.push_str(&clean(label));
     if let (Some(line), Some(column)) = (finding.line, finding.column) {
         // Writing to a `String` cannot fail.
         let _ = write!(out, ":{line}:{column}");
@@ -46,16 +47,19 @@ fn headline(out: &mut String, label: &str, finding: &Finding, color: bool) {
     let _ = writeln!(out, ": {on}{}{off}: {}", finding.severity, finding.message);
 }
 
-fn snippet(text: &str, span: std::ops::Range<usize>, finding: &Finding, renderer: &Renderer) -> String {
+/// The line a finding begins on. Only that line is handed over, so the size of the plan does not matter.
+fn snippet(text: &str, span: Range<usize>, finding: &Finding, renderer: &Renderer) -> String {
     let level = match finding.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    // Of a span over several lines the first is enough to find it.
-    let first_line = text.get(span.clone()).and_then(|part| part.find('\n'));
-    let end = first_line.map_or(span.end, |length| span.start + length);
-    let mut group = Group::with_level(level)
-        .element(Snippet::source(text).annotation(AnnotationKind::Primary.span(span.start..end.max(span.start))));
+    let line = line_of(text, span.start);
+    let (start, end) = (span.start.clamp(line.start, line.end), span.end.clamp(line.start, line.end));
+    let marked = start - line.start..end.max(start) - line.start;
+    let line = Snippet::source(&text[line])
+        .line_start(finding.line.unwrap_or(1))
+        .annotation(AnnotationKind::Primary.span(marked));
+    let mut group = Group::with_level(level).element(line);
     if let Some(help) = &finding.help {
         group = group.element(Level::HELP.message(help));
     }

@@ -1,6 +1,5 @@
 //! A plan of one agent, without a file: what `exec` runs.
 
-use crate::model::AgentName;
 use crate::model::plan::{
     AgentTask, Argv, Contract, LandMode, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
 };
@@ -52,61 +51,22 @@ impl Single {
     }
 
     /// The plan, or everything that is wrong with it: the same rules hold as for a plan file.
-    pub fn into_plan(self) -> Result<Plan, Findings> {
-        let mut wrongs: Vec<(String, Wrong)> = Vec::new();
-        let name: Option<AgentName> = match value::name(&self.name) {
-            Ok(name) => Some(name),
-            Err(wrong) => {
-                wrongs.push(("the name".to_owned(), wrong));
-                None
-            }
+    pub fn into_plan(mut self) -> Result<Plan, Findings> {
+        if self.owns.is_empty() {
+            self.owns.push("**".to_owned());
+        }
+        let label = format!("agent {}", shown(&self.name));
+        let mut findings = self.findings();
+        let name = value::name(&self.name).map_err(|wrong| findings.insert(0, finding("the name", wrong)));
+        let Some(name) = name.ok().filter(|_| findings.is_empty()) else {
+            return Err(Findings::new(&label, "", findings));
         };
-        let owns = if self.owns.is_empty() { vec!["**".to_owned()] } else { self.owns };
-        let mut check = |what: String, checked: Result<(), Wrong>| {
-            if let Err(wrong) = checked {
-                wrongs.push((what, wrong));
-            }
-        };
-        for glob in &owns {
-            check("what it owns".to_owned(), value::glob(glob));
-        }
-        check("the command".to_owned(), value::command_words(&self.command));
-        if let Some(title) = &self.title {
-            check("the title".to_owned(), value::line(title));
-        }
-        if let Some(target) = &self.target {
-            check("the target".to_owned(), value::branch(target));
-        }
-        for variable in &self.sandbox.env {
-            check("the environment".to_owned(), value::variable(variable));
-        }
-        for path in &self.sandbox.expose {
-            check("what is exposed".to_owned(), value::expose(path));
-        }
-        let mut workspace = self.workspace;
-        for path in &mut workspace.seed {
-            match value::seed(path) {
-                Ok(clean) => *path = clean,
-                Err(wrong) => check("what is seeded".to_owned(), Err(wrong)),
-            }
-        }
-        for (what, argv) in [
-            ("the setup command", workspace.setup.as_ref()),
-            ("the verifier", self.verify.as_ref().map(|verify| &verify.command)),
-        ] {
-            if let Some(argv) = argv {
-                check(what.to_owned(), value::command_words(argv));
-            }
-        }
-        check("the number of attempts".to_owned(), value::attempts(self.attempts));
-        let findings: Vec<_> = wrongs.into_iter().map(finding).collect();
-        let Some(name) = name.filter(|_| findings.is_empty()) else {
-            return Err(Findings::new(&format!("agent {}", shown(&self.name)), "", findings));
-        };
+        // None is dropped here: a wrong one is among the findings.
+        self.workspace.seed = self.workspace.seed.iter().filter_map(|path| value::seed(path).ok()).collect();
         let agent = AgentTask {
             name: name.clone(),
             title: self.title,
-            contract: Contract { owns, shares: Vec::new() },
+            contract: Contract { owns: self.owns, shares: Vec::new() },
             after: Vec::new(),
             attempts: self.attempts,
             turns: vec![self.command],
@@ -118,15 +78,55 @@ impl Single {
             jobs: 1,
             land: self.land,
             timeout: None,
-            workspace,
+            workspace: self.workspace,
             verify: self.verify,
             agents: vec![agent],
         })
     }
+
+    /// What is wrong with all but the name.
+    fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut check = |what: &str, checked: Result<(), Wrong>| {
+            findings.extend(checked.err().map(|wrong| finding(what, wrong)));
+        };
+        for glob in &self.owns {
+            check("what it owns", value::glob(glob));
+        }
+        check("the command", value::command_words(&self.command));
+        if let Some(title) = &self.title {
+            check("the title", value::line(title));
+        }
+        if let Some(target) = &self.target {
+            check("the target", value::branch(target));
+        }
+        let verify = self.verify.iter();
+        for sandbox in verify.clone().map(|verify| &verify.sandbox).chain([&self.sandbox]) {
+            for variable in &sandbox.env {
+                check("the environment", value::variable(variable));
+            }
+            for path in &sandbox.expose {
+                check("what is exposed", value::expose(path));
+            }
+        }
+        for path in &self.workspace.seed {
+            check("what is seeded", value::seed(path).map(|_| ()));
+        }
+        if let Some(setup) = &self.workspace.setup {
+            check("the setup command", value::command_words(setup));
+        }
+        for verify in verify {
+            check("the verifier", value::command_words(&verify.command));
+        }
+        check("the number of attempts", value::attempts(self.attempts));
+        findings
+    }
 }
 
-fn finding((what, wrong): (String, Wrong)) -> Finding {
-    let mut finding = Finding::new(Severity::Error, wrong.code, format!("{what} {}", wrong.message));
-    finding.help = wrong.help;
-    finding
+fn finding(what: &str, wrong: Wrong) -> Finding {
+    let finding = Finding::new(Severity::Error, wrong.code, format!("{what} {}", wrong.message));
+    match wrong.help {
+        Some(help) => finding.with_help(help),
+        None => finding,
+    }
 }

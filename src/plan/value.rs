@@ -1,5 +1,6 @@
 //! What one value of a plan file may be: from TOML to a checked value, or to what is wrong with it.
 
+use std::path::Path;
 use std::str::FromStr;
 
 use jiff::SignedDuration;
@@ -39,10 +40,10 @@ impl Wrong {
     }
 }
 
-/// Text of the user's in a message: in backticks, cut, and without control characters.
+/// Text of the user's in a message: in backticks and cut.
 pub(super) fn shown(text: &str) -> String {
     const MOST: usize = 60;
-    let mut cut: String = text.chars().take(MOST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let mut cut: String = text.chars().take(MOST).collect();
     if text.chars().nth(MOST).is_some() {
         cut.push('…');
     }
@@ -303,7 +304,9 @@ pub(super) fn branch(text: &str) -> Result<(), Wrong> {
         return wrong("the branches of runs live there");
     }
     let odd = |c: char| c.is_control() || " ~^:?*[\\\u{7f}".contains(c);
-    let odd_part = |part: &str| part.is_empty() || part.starts_with('.') || part.ends_with(".lock");
+    let odd_part = |part: &str| {
+        part.is_empty() || part.starts_with('.') || Path::new(part).extension().is_some_and(|end| end == "lock")
+    };
     if text.chars().any(odd) || text.contains("..") || text.contains("@{") || text.ends_with('.') {
         return wrong("git does not allow such a name");
     }
