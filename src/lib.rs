@@ -6,5 +6,6 @@
 //! `integrate`, `run`, `report`, `cli`. Imports go down only; a test checks. `docs/architecture.md` says what each is for.
 #![forbid(unsafe_code)]
 
+pub mod git;
 pub mod model;
 pub mod plan;
