@@ -1,4 +1,12 @@
 //! The `sandbox` program.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sandbox::init_main_if_asked();
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == worktree_sandbox::change::inside::ARGUMENT) {
+        return ExitCode::from(worktree_sandbox::change::inside::main());
+    }
+    ExitCode::SUCCESS
+}

@@ -35,12 +35,7 @@ pub(crate) fn placed(policy: &Policy) -> Vec<Placed> {
             access: Access::ReadWrite,
             pinned: false,
         },
-        Placed {
-            source: policy.tmp.clone(),
-            target: PathBuf::from("/tmp"),
-            access: Access::ReadWrite,
-            pinned: false,
-        },
+        Placed { source: policy.tmp.clone(), target: PathBuf::from("/tmp"), access: Access::ReadWrite, pinned: false },
     ];
     all.extend(policy.expose.iter().map(|expose| Placed {
         source: expose.source.clone(),
@@ -59,12 +54,8 @@ pub(crate) fn placed(policy: &Policy) -> Vec<Placed> {
 
 /// Hidden directories that nothing else is put in place of.
 pub(crate) fn hidden(policy: &Policy, placed: &[Placed]) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = policy
-        .hide
-        .iter()
-        .filter(|path| !placed.iter().any(|p| !p.pinned && p.target == **path))
-        .cloned()
-        .collect();
+    let mut paths: Vec<PathBuf> =
+        policy.hide.iter().filter(|path| !placed.iter().any(|p| !p.pinned && p.target == **path)).cloned().collect();
     paths.sort();
     paths.dedup();
     paths
@@ -84,20 +75,14 @@ pub(crate) fn check(policy: &Policy) -> Result<(), Refusal> {
 fn check_names(policy: &Policy) -> Result<(), Refusal> {
     if policy.listen.len() > MOST_FILES {
         return Err(Refusal::policy(
-            format!(
-                "{} sockets to listen on are more than {MOST_FILES}",
-                policy.listen.len()
-            ),
+            format!("{} sockets to listen on are more than {MOST_FILES}", policy.listen.len()),
             "name fewer",
         ));
     }
     let name = policy.hostname.as_bytes();
     if name.is_empty() || name.len() > 64 || name.contains(&0) {
         return Err(Refusal::policy(
-            format!(
-                "host name `{}` is not of 1 to 64 bytes",
-                policy.hostname.escape_debug()
-            ),
+            format!("host name `{}` is not of 1 to 64 bytes", policy.hostname.escape_debug()),
             "give a shorter name",
         ));
     }
@@ -121,43 +106,27 @@ fn check_paths(policy: &Policy, placed: &[Placed]) -> Result<(), Refusal> {
 /// Absolute, and spelled the one way that comparing by component can rely on.
 fn is_plain(path: &Path) -> bool {
     let mut spelled = PathBuf::from("/");
-    spelled.extend(
-        path.components()
-            .filter(|c| matches!(c, Component::Normal(_))),
-    );
+    spelled.extend(path.components().filter(|c| matches!(c, Component::Normal(_))));
     spelled.as_os_str() == path.as_os_str() && !path.as_os_str().as_bytes().contains(&0)
 }
 
 fn check_targets(policy: &Policy, placed: &[Placed]) -> Result<(), Refusal> {
     let targets = placed.iter().map(|p| &p.target);
-    for target in targets
-        .chain(&policy.hide)
-        .chain(&policy.mask)
-        .chain(&policy.listen)
-    {
+    for target in targets.chain(&policy.hide).chain(&policy.mask).chain(&policy.listen) {
         if target == Path::new("/") {
-            return Err(Refusal::policy(
-                "the root itself cannot be a target",
-                "name a directory below it",
-            ));
+            return Err(Refusal::policy("the root itself cannot be a target", "name a directory below it"));
         }
         for kernel in ["/proc", "/dev", "/sys"] {
             if target.starts_with(kernel) {
                 return Err(Refusal::policy(
-                    format!(
-                        "`{}` lies in {kernel}, which each box has of its own",
-                        target.display()
-                    ),
+                    format!("`{}` lies in {kernel}, which each box has of its own", target.display()),
                     "name a path elsewhere",
                 ));
             }
         }
     }
     for (index, one) in placed.iter().enumerate() {
-        let twice = placed
-            .iter()
-            .skip(index + 1)
-            .any(|other| other.target == one.target && other.pinned == one.pinned);
+        let twice = placed.iter().skip(index + 1).any(|other| other.target == one.target && other.pinned == one.pinned);
         if twice {
             return Err(Refusal::policy(
                 format!("two sources for `{}`", one.target.display()),
@@ -179,37 +148,22 @@ fn covers(policy: &Policy, placed: &[Placed]) -> Vec<PathBuf> {
 /// Where `path`, which lies in the source of `bind`, is seen through it, unless another mount covers that place.
 fn seen_through(bind: &Placed, path: &Path, covers: &[PathBuf]) -> Option<PathBuf> {
     let rest = path.strip_prefix(&bind.source).ok()?;
-    let image = if rest.as_os_str() == OsStr::new("") {
-        bind.target.clone()
-    } else {
-        bind.target.join(rest)
-    };
-    let covered = covers.iter().any(|cover| {
-        *cover != bind.target && cover.starts_with(&bind.target) && image.starts_with(cover)
-    });
+    let image = if rest.as_os_str() == OsStr::new("") { bind.target.clone() } else { bind.target.join(rest) };
+    let covered =
+        covers.iter().any(|cover| *cover != bind.target && cover.starts_with(&bind.target) && image.starts_with(cover));
     (!covered).then_some(image)
 }
 
 fn check_hidden(policy: &Policy, placed: &[Placed], covers: &[PathBuf]) -> Result<(), Refusal> {
     for path in policy.hide.iter().chain(&policy.mask) {
-        if placed
-            .iter()
-            .any(|p| !p.pinned && p.source == *path && p.target == *path)
-        {
+        if placed.iter().any(|p| !p.pinned && p.source == *path && p.target == *path) {
             continue;
         }
         for bind in placed {
             if let Some(image) = seen_through(bind, path, covers) {
                 return Err(Refusal::policy(
-                    format!(
-                        "`{}` is hidden, yet would be seen at `{}`",
-                        path.display(),
-                        image.display()
-                    ),
-                    format!(
-                        "hide it there as well, or do not expose `{}`",
-                        bind.source.display()
-                    ),
+                    format!("`{}` is hidden, yet would be seen at `{}`", path.display(), image.display()),
+                    format!("hide it there as well, or do not expose `{}`", bind.source.display()),
                 ));
             }
         }

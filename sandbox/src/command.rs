@@ -47,10 +47,7 @@ impl Command {
         I: IntoIterator,
         I::Item: Into<OsString>,
     {
-        Self {
-            argv: argv.into_iter().map(Into::into).collect(),
-            ..Self::default()
-        }
+        Self { argv: argv.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// Adds a variable.

@@ -51,8 +51,7 @@ pub enum StartError {
 }
 
 fn about(path: Option<&PathBuf>) -> String {
-    path.map(|path| format!(" (at `{}`)", path.display()))
-        .unwrap_or_default()
+    path.map(|path| format!(" (at `{}`)", path.display())).unwrap_or_default()
 }
 
 /// A command that did not start; the box is as it was.

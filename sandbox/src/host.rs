@@ -14,20 +14,12 @@ pub struct Kernel {
 
 impl Kernel {
     /// The oldest that can make a whole tree read-only in one call.
-    pub const OLDEST: Self = Self {
-        major: 5,
-        minor: 12,
-    };
+    pub const OLDEST: Self = Self { major: 5, minor: 12 };
 
     /// Reads a release string such as `6.18.44-generic`; what cannot be read counts as 0.
     pub fn parse(release: &str) -> Self {
-        let mut numbers = release
-            .split(|c: char| !c.is_ascii_digit())
-            .map(|part| part.parse().unwrap_or(0));
-        Self {
-            major: numbers.next().unwrap_or(0),
-            minor: numbers.next().unwrap_or(0),
-        }
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+        Self { major: numbers.next().unwrap_or(0), minor: numbers.next().unwrap_or(0) }
     }
 }
 
@@ -79,23 +71,16 @@ impl Obstacle {
     pub fn cause(&self) -> String {
         match self {
             Self::OldKernel => format!("the kernel is older than {}", Kernel::OLDEST),
-            Self::NamespacesOff => {
-                "user namespaces are switched off (user.max_user_namespaces is 0)".to_owned()
-            }
+            Self::NamespacesOff => "user namespaces are switched off (user.max_user_namespaces is 0)".to_owned(),
             Self::UnprivilegedOff => {
-                "user namespaces are for root only (kernel.unprivileged_userns_clone is 0)"
-                    .to_owned()
+                "user namespaces are for root only (kernel.unprivileged_userns_clone is 0)".to_owned()
             }
             Self::AppArmor => "AppArmor restricts user namespaces".to_owned(),
             Self::Filtered => "a container or system-call filter forbids namespaces".to_owned(),
             Self::ProcMasked => {
-                "parts of /proc are masked, as in a container, so no fresh /proc can be mounted"
-                    .to_owned()
+                "parts of /proc are masked, as in a container, so no fresh /proc can be mounted".to_owned()
             }
-            Self::Other {
-                step: Some(step),
-                error,
-            } => format!("an empty box cannot start: {step}: {error}"),
+            Self::Other { step: Some(step), error } => format!("an empty box cannot start: {step}: {error}"),
             Self::Other { step: None, error } => format!("an empty box cannot start: {error}"),
         }
     }
@@ -130,21 +115,14 @@ pub(crate) struct Settings {
 }
 
 /// Names what a failed step means under these settings, for this user.
-pub(crate) fn diagnose(
-    step: Option<&Step>,
-    error: &std::io::Error,
-    uid: u32,
-    settings: Settings,
-) -> Obstacle {
+pub(crate) fn diagnose(step: Option<&Step>, error: &std::io::Error, uid: u32, settings: Settings) -> Obstacle {
     use nix::libc::{EACCES, ENOSPC, ENOSYS, EPERM, EUSERS};
     let code = error.raw_os_error().unwrap_or(0);
     let denied = code == EPERM || code == EACCES;
     let unshare = matches!(step, Some(Step::Unshare { .. }));
     if code == ENOSYS {
         Obstacle::OldKernel
-    } else if unshare
-        && (settings.max_user_namespaces == Some(0) || code == ENOSPC || code == EUSERS)
-    {
+    } else if unshare && (settings.max_user_namespaces == Some(0) || code == ENOSPC || code == EUSERS) {
         Obstacle::NamespacesOff
     } else if denied && unshare && uid != 0 && settings.unprivileged_userns_clone == Some(0) {
         Obstacle::UnprivilegedOff
@@ -152,18 +130,10 @@ pub(crate) fn diagnose(
         Obstacle::AppArmor
     } else if denied && matches!(step, Some(Step::Processes)) {
         Obstacle::ProcMasked
-    } else if denied
-        && matches!(
-            step,
-            Some(Step::Unshare { .. } | Step::Map { .. } | Step::Private)
-        )
-    {
+    } else if denied && matches!(step, Some(Step::Unshare { .. } | Step::Map { .. } | Step::Private)) {
         Obstacle::Filtered
     } else {
-        Obstacle::Other {
-            step: step.map(ToString::to_string),
-            error: error.to_string(),
-        }
+        Obstacle::Other { step: step.map(ToString::to_string), error: error.to_string() }
     }
 }
 
@@ -175,13 +145,7 @@ mod tests {
 
     #[test]
     fn kernel_releases_are_read() {
-        assert_eq!(
-            Kernel::parse("6.18.44-fc-v857"),
-            Kernel {
-                major: 6,
-                minor: 18
-            }
-        );
+        assert_eq!(Kernel::parse("6.18.44-fc-v857"), Kernel { major: 6, minor: 18 });
         assert_eq!(Kernel::parse("5.4"), Kernel { major: 5, minor: 4 });
         assert_eq!(Kernel::parse("odd"), Kernel { major: 0, minor: 0 });
         assert!(Kernel::parse("5.4") < Kernel::OLDEST);
@@ -190,41 +154,17 @@ mod tests {
     #[test]
     fn each_failure_gets_its_name() {
         let unshare = Step::Unshare { network: true };
-        let off = Settings {
-            max_user_namespaces: Some(0),
-            ..Settings::default()
-        };
-        let root_only = Settings {
-            unprivileged_userns_clone: Some(0),
-            ..Settings::default()
-        };
-        let apparmor = Settings {
-            apparmor_restricts: Some(1),
-            ..Settings::default()
-        };
-        let plain = Settings {
-            max_user_namespaces: Some(9),
-            ..Settings::default()
-        };
+        let off = Settings { max_user_namespaces: Some(0), ..Settings::default() };
+        let root_only = Settings { unprivileged_userns_clone: Some(0), ..Settings::default() };
+        let apparmor = Settings { apparmor_restricts: Some(1), ..Settings::default() };
+        let plain = Settings { max_user_namespaces: Some(9), ..Settings::default() };
         let table = [
             (Some(&unshare), ENOSPC, 0, off, Obstacle::NamespacesOff),
             (Some(&unshare), ENOSPC, 7, plain, Obstacle::NamespacesOff),
-            (
-                Some(&unshare),
-                EPERM,
-                7,
-                root_only,
-                Obstacle::UnprivilegedOff,
-            ),
+            (Some(&unshare), EPERM, 7, root_only, Obstacle::UnprivilegedOff),
             (Some(&unshare), EPERM, 0, root_only, Obstacle::Filtered),
             (Some(&Step::Root), EPERM, 7, apparmor, Obstacle::AppArmor),
-            (
-                Some(&Step::Processes),
-                EPERM,
-                7,
-                plain,
-                Obstacle::ProcMasked,
-            ),
+            (Some(&Step::Processes), EPERM, 7, plain, Obstacle::ProcMasked),
             (Some(&unshare), EPERM, 7, plain, Obstacle::Filtered),
             (Some(&Step::Root), ENOSYS, 7, plain, Obstacle::OldKernel),
         ];

@@ -34,10 +34,7 @@ pub(crate) const ASKED: &str = "__sandbox-init";
 ///
 /// Must be the first thing in `main`: the kernel gives a new user namespace to single-threaded processes only.
 pub fn init_main_if_asked() {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|first| first == ASKED)
-    {
+    if std::env::args_os().nth(1).is_some_and(|first| first == ASKED) {
         sys::exit_now(outer());
     }
 }
@@ -76,20 +73,12 @@ fn outer() -> i32 {
 }
 
 fn null_stdin() -> Result<(), Errno> {
-    let null = rustix::fs::open(
-        "/dev/null",
-        OFlags::RDWR | OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
     rustix::stdio::dup2_stdin(null)
 }
 
 fn report_fault(control: BorrowedFd<'_>, step: usize, fault: Fault) {
-    let report = Report::Failed {
-        step,
-        path: fault.path.map(Into::into),
-        errno: fault.errno,
-    };
+    let report = Report::Failed { step, path: fault.path.map(Into::into), errno: fault.errno };
     // If nobody listens any more there is nobody to tell.
     drop(wire::tell(control, &report, &[]));
 }
@@ -142,25 +131,15 @@ fn unshare(network: bool) -> Result<(), Fault> {
 fn map(user: Identity, group: Identity) -> Result<(), Fault> {
     let write = |path: &str, text: String| -> Result<(), Fault> {
         let write = || {
-            let file = rustix::fs::open(
-                path,
-                OFlags::WRONLY | OFlags::CLOEXEC,
-                rustix::fs::Mode::empty(),
-            )?;
+            let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
             rustix::io::write(&file, text.as_bytes())
         };
         write().map_err(|errno| Fault::from(errno).at(path))?;
         Ok(())
     };
     write("/proc/self/setgroups", "deny".to_owned())?;
-    write(
-        "/proc/self/uid_map",
-        format!("{} {} 1\n", user.inner, user.outer),
-    )?;
-    write(
-        "/proc/self/gid_map",
-        format!("{} {} 1\n", group.inner, group.outer),
-    )
+    write("/proc/self/uid_map", format!("{} {} 1\n", user.inner, user.outer))?;
+    write("/proc/self/gid_map", format!("{} {} 1\n", group.inner, group.outer))
 }
 
 /// Forks init and tells the parent of it. Init goes on only once it would die with this process.
@@ -209,11 +188,7 @@ fn wait_for(init: Pid) -> i32 {
 }
 
 fn init(enforcement: &Enforcement, control: BorrowedFd<'_>) -> i32 {
-    let mut build = Build {
-        mounts: Mounts::default(),
-        listeners: Vec::new(),
-        control,
-    };
+    let mut build = Build { mounts: Mounts::default(), listeners: Vec::new(), control };
     for (index, step) in enforcement.steps().iter().enumerate() {
         if step.stage() != Stage::Init {
             continue;
@@ -223,11 +198,7 @@ fn init(enforcement: &Enforcement, control: BorrowedFd<'_>) -> i32 {
             return 1;
         }
     }
-    let files: Vec<BorrowedFd<'_>> = build
-        .listeners
-        .iter()
-        .map(|listener| listener.as_fd())
-        .collect();
+    let files: Vec<BorrowedFd<'_>> = build.listeners.iter().map(|listener| listener.as_fd()).collect();
     if wire::tell(control, &Report::Ready, &files).is_err() {
         return 1;
     }
@@ -242,9 +213,7 @@ impl Build<'_> {
     fn step(&mut self, step: &Step) -> Result<(), Fault> {
         match step {
             Step::Private => Mounts::private(),
-            Step::Clone { id, source, access } => {
-                self.mounts.clone(*id, source, access.is_read_only())
-            }
+            Step::Clone { id, source, access } => self.mounts.clone(*id, source, access.is_read_only()),
             Step::Root => self.mounts.enter_root(),
             Step::Devices { size } => self.mounts.devices(*size),
             Step::Processes => self.mounts.processes(),
@@ -259,15 +228,12 @@ impl Build<'_> {
             Step::Hostname { name } => Ok(nix::unistd::sethostname(name)?),
             Step::Loopback => Ok(sys::loopback_up()?),
             Step::Listen { path } => {
-                self.listeners
-                    .push(listen(path).map_err(|fault| fault.at(path))?);
+                self.listeners.push(listen(path).map_err(|fault| fault.at(path))?);
                 Ok(())
             }
             Step::DropCapabilities => drop_capabilities(),
             Step::NoNewPrivileges => Ok(rustix::thread::set_no_new_privs(true)?),
-            Step::Undumpable => Ok(rustix::process::set_dumpable_behavior(
-                DumpableBehavior::NotDumpable,
-            )?),
+            Step::Undumpable => Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?),
             Step::Unshare { .. } | Step::Map { .. } | Step::Limit { .. } => Err(misplaced(step)),
         }
     }
@@ -278,11 +244,7 @@ impl Build<'_> {
 fn listen(path: &Path) -> Result<UnixListener, Fault> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or(OsStr::new("socket"));
-    let root = rustix::fs::open(
-        "/",
-        OFlags::PATH | OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )?;
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
     let directory = crate::place::find(root.as_fd(), parent, crate::place::Missing::Directory)?;
     rustix::process::fchdir(&directory)?;
     let listener = UnixListener::bind(OsStr::from_bytes(name.as_bytes()));
@@ -302,10 +264,6 @@ fn drop_capabilities() -> Result<(), Fault> {
         }
     }
     let none = CapabilitySet::empty();
-    let sets = CapabilitySets {
-        effective: none,
-        permitted: none,
-        inheritable: none,
-    };
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }

@@ -1,8 +1,5 @@
 //! Starting the outer process, and the control socket as the parent sees it.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the one place that starts the init of a box"
-)]
+#![expect(clippy::disallowed_methods, reason = "the one place that starts the init of a box")]
 
 use crate::error::StartError;
 use crate::init::ASKED;
@@ -26,9 +23,7 @@ pub struct Launcher {
 impl Default for Launcher {
     /// This very program, by a path that stays right when its file is replaced.
     fn default() -> Self {
-        Self {
-            exe: PathBuf::from("/proc/self/exe"),
-        }
+        Self { exe: PathBuf::from("/proc/self/exe") }
     }
 }
 
@@ -48,16 +43,10 @@ pub(crate) struct Control {
 /// Starts the outer process. Neither end of the socket is inherited by any other program: both are closed on exec, and the
 /// outer process has its own as standard input.
 pub(crate) fn launch(launcher: &Launcher) -> Result<(Child, Control), StartError> {
-    let (ours, theirs) = rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(io::Error::from)?;
-    let control = Control {
-        socket: sys::watch(ours)?,
-    };
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(io::Error::from)?;
+    let control = Control { socket: sys::watch(ours)? };
     let child = Command::new(&launcher.exe)
         .arg(ASKED)
         .env_clear()
@@ -65,10 +54,7 @@ pub(crate) fn launch(launcher: &Launcher) -> Result<(Child, Control), StartError
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|source| StartError::Launch {
-            exe: launcher.exe.clone(),
-            source,
-        })?;
+        .map_err(|source| StartError::Launch { exe: launcher.exe.clone(), source })?;
     Ok((child, control))
 }
 
@@ -76,8 +62,7 @@ impl Control {
     pub(crate) async fn send(&self, order: &Order, files: &[OwnedFd]) -> io::Result<()> {
         let (packet, file) = wire::pack(order)?;
         let all: Vec<BorrowedFd<'_>> = files.iter().chain(&file).map(|file| file.as_fd()).collect();
-        let send =
-            |socket: &OwnedFd| wire::send(socket.as_fd(), &packet, &all, SendFlags::DONTWAIT);
+        let send = |socket: &OwnedFd| wire::send(socket.as_fd(), &packet, &all, SendFlags::DONTWAIT);
         self.socket.async_io(Interest::WRITABLE, send).await
     }
 

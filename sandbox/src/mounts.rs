@@ -10,8 +10,7 @@ use crate::wire::Fault;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,10 +36,7 @@ pub(crate) struct Mounts {
 impl Mounts {
     /// Every mount on its own from here on.
     pub(crate) fn private() -> Result<(), Fault> {
-        Ok(rustix::mount::mount_change(
-            "/",
-            MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-        )?)
+        Ok(rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
     }
 
     /// Takes hold of a host path.
@@ -50,8 +46,7 @@ impl Mounts {
         if read_only {
             attributes = attributes.and(MountAttributes::READ_ONLY);
         }
-        sys::restrict_mount(tree.as_fd(), attributes, true)
-            .map_err(|error| Fault::from(error).at(source))?;
+        sys::restrict_mount(tree.as_fd(), attributes, true).map_err(|error| Fault::from(error).at(source))?;
         self.sources.insert(id, tree);
         Ok(())
     }
@@ -59,9 +54,7 @@ impl Mounts {
     /// Makes the new root out of the host's tree, and goes there.
     pub(crate) fn enter_root(&mut self) -> Result<(), Fault> {
         let tree = copy(CWD, Path::new("/"))?;
-        let attributes = MountAttributes::READ_ONLY
-            .and(MountAttributes::NO_SUID)
-            .and(MountAttributes::NO_DEVICES);
+        let attributes = MountAttributes::READ_ONLY.and(MountAttributes::NO_SUID).and(MountAttributes::NO_DEVICES);
         sys::restrict_mount(tree.as_fd(), attributes, true)?;
         let host = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         attach(tree.as_fd(), host.as_fd())?;
@@ -96,12 +89,7 @@ impl Mounts {
         rustix::fs::mkdirat(&dev, "shm", Mode::from_raw_mode(0o755))?;
         attach_at(shared.as_fd(), dev.as_fd(), "shm")?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        drop(rustix::fs::openat(
-            &dev,
-            EMPTY_FILE,
-            flags,
-            Mode::from_raw_mode(0o444),
-        )?);
+        drop(rustix::fs::openat(&dev, EMPTY_FILE, flags, Mode::from_raw_mode(0o444))?);
         sys::restrict_mount(dev.as_fd(), MountAttributes::READ_ONLY, false)?;
         self.devices = Some(dev);
         Ok(())
@@ -109,9 +97,8 @@ impl Mounts {
 
     /// A `/proc` of its own.
     pub(crate) fn processes(&mut self) -> Result<(), Fault> {
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
-            | MountAttrFlags::MOUNT_ATTR_NODEV
-            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let attributes =
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let proc = new_mount("proc", &[], attributes)?;
         self.put(proc.as_fd(), Path::new("/proc"), Missing::Error)?;
         self.processes = Some(proc);
@@ -124,8 +111,7 @@ impl Mounts {
         let name = "sys/user/max_user_namespaces";
         let proc = self.processes.as_ref().ok_or(Errno::NOENT)?;
         let write = || {
-            let file =
-                rustix::fs::openat(proc, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            let file = rustix::fs::openat(proc, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
             rustix::io::write(&file, b"0")
         };
         write().map_err(|errno| Fault::from(errno).at(Path::new("/proc").join(name)))?;
@@ -154,10 +140,7 @@ impl Mounts {
         let at = match place::find(self.root()?, target, Missing::Error) {
             Ok(at) => at,
             // Whatever a symlink leads to is read-only or private already.
-            Err(fault)
-                if fault.errno == Errno::NOENT.raw_os_error()
-                    || fault.errno == Errno::LOOP.raw_os_error() =>
-            {
+            Err(fault) if fault.errno == Errno::NOENT.raw_os_error() || fault.errno == Errno::LOOP.raw_os_error() => {
                 return Ok(());
             }
             Err(fault) => return Err(fault),
@@ -176,26 +159,16 @@ impl Mounts {
 
     /// No more changes in a hidden directory.
     pub(crate) fn seal(&self, target: &Path) -> Result<(), Fault> {
-        let hidden = self
-            .hidden
-            .get(target)
-            .ok_or_else(|| Fault::from(Errno::NOENT).at(target))?;
+        let hidden = self.hidden.get(target).ok_or_else(|| Fault::from(Errno::NOENT).at(target))?;
         sys::restrict_mount(hidden.as_fd(), MountAttributes::READ_ONLY, false)
             .map_err(|error| Fault::from(error).at(target))
     }
 
     /// A source into its place.
     pub(crate) fn bind(&mut self, id: u32, target: &Path) -> Result<(), Fault> {
-        let tree = self
-            .sources
-            .remove(&id)
-            .ok_or_else(|| Fault::from(Errno::NOENT).at(target))?;
+        let tree = self.sources.remove(&id).ok_or_else(|| Fault::from(Errno::NOENT).at(target))?;
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&tree)?.st_mode);
-        let missing = if kind == FileType::Directory {
-            Missing::Directory
-        } else {
-            Missing::File
-        };
+        let missing = if kind == FileType::Directory { Missing::Directory } else { Missing::File };
         self.put(tree.as_fd(), target, missing)
     }
 
@@ -253,21 +226,13 @@ fn attach_at(tree: BorrowedFd<'_>, at: BorrowedFd<'_>, name: &str) -> Result<(),
     attach(tree, point.as_fd())
 }
 
-fn new_mount(
-    kind: &str,
-    options: &[(&str, &str)],
-    attributes: MountAttrFlags,
-) -> Result<OwnedFd, Fault> {
+fn new_mount(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd, Fault> {
     let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
     }
     rustix::mount::fsconfig_create(context.as_fd())?;
-    Ok(rustix::mount::fsmount(
-        context.as_fd(),
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        attributes,
-    )?)
+    Ok(rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
 fn tmpfs(mode: u32, size: u64) -> Result<OwnedFd, Fault> {
@@ -283,16 +248,9 @@ fn device(dev: BorrowedFd<'_>, name: &str) -> Result<(), Fault> {
     if kind != FileType::CharacterDevice {
         return Err(Fault::from(Errno::NODEV));
     }
-    let attributes = MountAttributes::READ_ONLY
-        .and(MountAttributes::NO_SUID)
-        .and(MountAttributes::NO_EXEC);
+    let attributes = MountAttributes::READ_ONLY.and(MountAttributes::NO_SUID).and(MountAttributes::NO_EXEC);
     sys::restrict_mount(tree.as_fd(), attributes, true)?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    drop(rustix::fs::openat(
-        dev,
-        name,
-        flags,
-        Mode::from_raw_mode(0o666),
-    )?);
+    drop(rustix::fs::openat(dev, name, flags, Mode::from_raw_mode(0o666))?);
     attach_at(tree.as_fd(), dev, name)
 }

@@ -19,18 +19,12 @@ pub(crate) enum Missing {
 }
 
 /// A handle on `target` below `root`.
-pub(crate) fn find(
-    root: BorrowedFd<'_>,
-    target: &Path,
-    missing: Missing,
-) -> Result<OwnedFd, Fault> {
+pub(crate) fn find(root: BorrowedFd<'_>, target: &Path, missing: Missing) -> Result<OwnedFd, Fault> {
     let mut at = open(root, OsStr::new("."))?;
     let mut so_far = PathBuf::from("/");
     let mut names = target.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name),
-        Component::RootDir | Component::CurDir | Component::ParentDir | Component::Prefix(_) => {
-            None
-        }
+        Component::RootDir | Component::CurDir | Component::ParentDir | Component::Prefix(_) => None,
     });
     let mut next = names.next();
     while let Some(name) = next {
@@ -55,14 +49,8 @@ fn step(at: BorrowedFd<'_>, name: &OsStr, missing: Missing) -> Result<OwnedFd, E
         Missing::Error => return Err(Errno::NOENT),
         Missing::Directory => rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755))?,
         Missing::File => {
-            let flags =
-                OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            drop(rustix::fs::openat(
-                at,
-                name,
-                flags,
-                Mode::from_raw_mode(0o644),
-            )?);
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            drop(rustix::fs::openat(at, name, flags, Mode::from_raw_mode(0o644))?);
         }
     }
     open(at, name)
@@ -72,13 +60,7 @@ fn open(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     // Without `NOFOLLOW`: with it a symlink at the end would be opened itself instead of being refused.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     loop {
-        match rustix::fs::openat2(
-            at,
-            name,
-            flags,
-            Mode::empty(),
-            ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH,
-        ) {
+        match rustix::fs::openat2(at, name, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH) {
             // The kernel asks to try again when something was renamed meanwhile.
             Err(Errno::AGAIN | Errno::INTR) => {}
             other => return other,

@@ -48,39 +48,20 @@ impl Enforcement {
         steps.push(Step::ProtectProcesses);
         steps.extend(mounts(policy, &placed, size));
         steps.push(Step::Pivot);
-        steps.push(Step::Hostname {
-            name: policy.hostname.clone(),
-        });
+        steps.push(Step::Hostname { name: policy.hostname.clone() });
         if network {
             steps.push(Step::Loopback);
         }
-        steps.extend(
-            policy
-                .listen
-                .iter()
-                .map(|path| Step::Listen { path: path.clone() }),
-        );
-        steps.extend([
-            Step::DropCapabilities,
-            Step::NoNewPrivileges,
-            Step::Undumpable,
-        ]);
+        steps.extend(policy.listen.iter().map(|path| Step::Listen { path: path.clone() }));
+        steps.extend([Step::DropCapabilities, Step::NoNewPrivileges, Step::Undumpable]);
         // Landlock rules, system-call filters and the control group belong to the command's stage, after the limits.
         steps.extend(limits(policy));
-        Ok(Self {
-            steps,
-            workdir: policy.workdir.clone(),
-        })
+        Ok(Self { steps, workdir: policy.workdir.clone() })
     }
 
     /// A box with nothing in it but the host read-only: what a probe starts, to see whether boxes can be had at all.
     pub(crate) fn empty(uid: u32, gid: u32) -> Self {
-        let host = Host {
-            uid,
-            gid,
-            kernel: Kernel::OLDEST,
-            obstacle: None,
-        };
+        let host = Host { uid, gid, kernel: Kernel::OLDEST, obstacle: None };
         let mut steps = outer(&host, true);
         steps.extend([
             Step::Private,
@@ -94,10 +75,7 @@ impl Enforcement {
             Step::DropCapabilities,
             Step::NoNewPrivileges,
         ]);
-        Self {
-            steps,
-            workdir: PathBuf::from("/"),
-        }
+        Self { steps, workdir: PathBuf::from("/") }
     }
 
     /// The steps, in order.
@@ -112,13 +90,7 @@ impl Enforcement {
 
     /// The paths of the sockets made inside, in order.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = &Path> {
-        self.steps.iter().filter_map(|step| {
-            if let Step::Listen { path } = step {
-                Some(path.as_path())
-            } else {
-                None
-            }
-        })
+        self.steps.iter().filter_map(|step| if let Step::Listen { path } = step { Some(path.as_path()) } else { None })
     }
 
     /// The same without one kind of step, for tests that show what is lost without it.
@@ -137,21 +109,13 @@ impl fmt::Display for Enforcement {
 }
 
 fn refuse_host(host: &Host) -> Result<(), Refusal> {
-    let namespaces = |cause, fix| Refusal {
-        layer: Layer::Namespaces,
-        cause,
-        fix,
-    };
+    let namespaces = |cause, fix| Refusal { layer: Layer::Namespaces, cause, fix };
     if let Some(obstacle) = &host.obstacle {
         return Err(namespaces(obstacle.cause(), obstacle.fix()));
     }
     if host.kernel < Kernel::OLDEST {
         return Err(namespaces(
-            format!(
-                "the kernel is {}, older than {}",
-                host.kernel,
-                Kernel::OLDEST
-            ),
+            format!("the kernel is {}, older than {}", host.kernel, Kernel::OLDEST),
             format!("run on Linux {} or newer", Kernel::OLDEST),
         ));
     }
@@ -159,17 +123,8 @@ fn refuse_host(host: &Host) -> Result<(), Refusal> {
 }
 
 fn outer(host: &Host, network: bool) -> Vec<Step> {
-    let identity = |outer| Identity {
-        outer,
-        inner: if outer == 0 { STAND_IN } else { outer },
-    };
-    vec![
-        Step::Unshare { network },
-        Step::Map {
-            user: identity(host.uid),
-            group: identity(host.gid),
-        },
-    ]
+    let identity = |outer| Identity { outer, inner: if outer == 0 { STAND_IN } else { outer } };
+    vec![Step::Unshare { network }, Step::Map { user: identity(host.uid), group: identity(host.gid) }]
 }
 
 fn number(index: usize) -> u32 {
@@ -195,49 +150,18 @@ enum Rank {
 }
 
 fn mounts(policy: &Policy, placed: &[Placed], size: u64) -> Vec<Step> {
-    let taken = |path: &Path| {
-        placed.iter().any(|p| p.target == path) || policy.hide.iter().any(|hide| hide == path)
-    };
+    let taken = |path: &Path| placed.iter().any(|p| p.target == path) || policy.hide.iter().any(|hide| hide == path);
     let scratch = [("/var/tmp", 0o1777), ("/run", 0o755)]
         .into_iter()
         .filter(|(path, _)| !taken(Path::new(path)))
-        .map(|(path, mode)| {
-            (
-                Rank::Scratch,
-                Step::Scratch {
-                    target: PathBuf::from(path),
-                    mode,
-                    size,
-                },
-            )
-        });
+        .map(|(path, mode)| (Rank::Scratch, Step::Scratch { target: PathBuf::from(path), mode, size }));
     let hidden = check::hidden(policy, placed);
-    let hides = hidden.iter().map(|path| {
-        (
-            Rank::Hide,
-            Step::Hide {
-                target: path.clone(),
-            },
-        )
-    });
+    let hides = hidden.iter().map(|path| (Rank::Hide, Step::Hide { target: path.clone() }));
     let binds = placed.iter().enumerate().map(|(index, bind)| {
         let rank = if bind.pinned { Rank::Pin } else { Rank::Bind };
-        (
-            rank,
-            Step::Bind {
-                id: number(index),
-                target: bind.target.clone(),
-            },
-        )
+        (rank, Step::Bind { id: number(index), target: bind.target.clone() })
     });
-    let masks = policy.mask.iter().map(|path| {
-        (
-            Rank::Mask,
-            Step::Mask {
-                target: path.clone(),
-            },
-        )
-    });
+    let masks = policy.mask.iter().map(|path| (Rank::Mask, Step::Mask { target: path.clone() }));
 
     let mut all: Vec<(Rank, Step)> = scratch.chain(hides).chain(binds).chain(masks).collect();
     all.sort_by_key(|(rank, step)| (depth(step), *rank));
@@ -249,10 +173,9 @@ fn mounts(policy: &Policy, placed: &[Placed], size: u64) -> Vec<Step> {
 /// Number of components of the path a mount step covers.
 fn depth(step: &Step) -> usize {
     match step {
-        Step::Scratch { target, .. }
-        | Step::Hide { target }
-        | Step::Bind { target, .. }
-        | Step::Mask { target } => target.components().count(),
+        Step::Scratch { target, .. } | Step::Hide { target } | Step::Bind { target, .. } | Step::Mask { target } => {
+            target.components().count()
+        }
         Step::Unshare { .. }
         | Step::Map { .. }
         | Step::Private
@@ -275,20 +198,9 @@ fn depth(step: &Step) -> usize {
 }
 
 fn limits(policy: &Policy) -> Vec<Step> {
-    let asked = [
-        (Resource::FileSize, policy.limits.file_size),
-        (Resource::OpenFiles, policy.limits.open_files),
-    ];
-    let mut steps = vec![Step::Limit {
-        resource: Resource::Core,
-        value: 0,
-    }];
-    steps.extend(asked.into_iter().filter_map(|(resource, value)| {
-        Some(Step::Limit {
-            resource,
-            value: value?,
-        })
-    }));
+    let asked = [(Resource::FileSize, policy.limits.file_size), (Resource::OpenFiles, policy.limits.open_files)];
+    let mut steps = vec![Step::Limit { resource: Resource::Core, value: 0 }];
+    steps.extend(asked.into_iter().filter_map(|(resource, value)| Some(Step::Limit { resource, value: value? })));
     steps
 }
 

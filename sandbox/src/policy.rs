@@ -56,28 +56,18 @@ impl Expose {
     /// Shows `path` at its own place, read-only.
     pub fn read_only(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self {
-            source: path.clone(),
-            target: path,
-            access: Access::ReadOnly,
-        }
+        Self { source: path.clone(), target: path, access: Access::ReadOnly }
     }
 
     /// Shows `path` at its own place, writable.
     pub fn read_write(path: impl Into<PathBuf>) -> Self {
-        Self {
-            access: Access::ReadWrite,
-            ..Self::read_only(path)
-        }
+        Self { access: Access::ReadWrite, ..Self::read_only(path) }
     }
 
     /// The same, seen at `target` instead.
     #[must_use]
     pub fn at(self, target: impl Into<PathBuf>) -> Self {
-        Self {
-            target: target.into(),
-            ..self
-        }
+        Self { target: target.into(), ..self }
     }
 }
 

@@ -14,45 +14,28 @@ impl Host {
         let gid = rustix::process::getegid().as_raw();
         let kernel = Kernel::parse(&rustix::system::uname().release().to_string_lossy());
         let obstacle = match Sandbox::start(&Enforcement::empty(uid, gid), launcher).await {
-            Ok(sandbox) => sandbox.kill().await.err().map(|error| Obstacle::Other {
-                step: None,
-                error: error.to_string(),
-            }),
+            Ok(sandbox) => {
+                sandbox.kill().await.err().map(|error| Obstacle::Other { step: None, error: error.to_string() })
+            }
             Err(error) => Some(obstacle(&error, uid)),
         };
-        Self {
-            uid,
-            gid,
-            kernel,
-            obstacle,
-        }
+        Self { uid, gid, kernel, obstacle }
     }
 }
 
 fn obstacle(error: &StartError, uid: u32) -> Obstacle {
     match error {
-        StartError::Step { step, source, .. } => {
-            host::diagnose(Some(step), source, uid, settings())
-        }
+        StartError::Step { step, source, .. } => host::diagnose(Some(step), source, uid, settings()),
         StartError::Launch { .. }
         | StartError::Symlink { .. }
         | StartError::Died { .. }
         | StartError::TimedOut { .. }
-        | StartError::Control(_) => Obstacle::Other {
-            step: None,
-            error: error.to_string(),
-        },
+        | StartError::Control(_) => Obstacle::Other { step: None, error: error.to_string() },
     }
 }
 
 fn settings() -> Settings {
-    let read = |name: &str| {
-        std::fs::read_to_string(format!("/proc/sys/{name}"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
-    };
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok();
     Settings {
         max_user_namespaces: read("user/max_user_namespaces"),
         unprivileged_userns_clone: read("kernel/unprivileged_userns_clone"),

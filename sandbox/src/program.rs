@@ -24,27 +24,14 @@ pub(crate) struct Program<'a> {
 type Failure = (ChildStage, i32);
 
 fn setup<E: Into<std::io::Error>>(error: E) -> Failure {
-    (
-        ChildStage::Setup,
-        error.into().raw_os_error().unwrap_or(libc::EIO),
-    )
+    (ChildStage::Setup, error.into().raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// Starts it, with those of the standard streams that are `given` taken from `files`; waits until it runs or has failed.
-pub(crate) fn start(
-    program: &Program<'_>,
-    given: [bool; 3],
-    files: Vec<OwnedFd>,
-) -> Result<Pid, Failure> {
+pub(crate) fn start(program: &Program<'_>, given: [bool; 3], files: Vec<OwnedFd>) -> Result<Pid, Failure> {
     let argv = c_strings(program.argv.iter().map(OsString::as_os_str))?;
-    let env = program
-        .env
-        .iter()
-        .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
-    let env: Vec<CString> = env
-        .map(CString::new)
-        .collect::<Result<_, _>>()
-        .map_err(|_| setup(Errno::EINVAL))?;
+    let env = program.env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
+    let env: Vec<CString> = env.map(CString::new).collect::<Result<_, _>>().map_err(|_| setup(Errno::EINVAL))?;
     let candidates = candidates(program)?;
     let streams = streams(given, files)?;
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(setup)?;
@@ -108,30 +95,20 @@ fn streams(given: [bool; 3], files: Vec<OwnedFd>) -> Result<[OwnedFd; 3], Failur
         if is_given {
             return files.next().ok_or_else(|| setup(Errno::EBADF));
         }
-        rustix::fs::open(
-            "/dev/null",
-            OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY,
-            rustix::fs::Mode::empty(),
-        )
-        .map_err(setup)
+        rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, rustix::fs::Mode::empty())
+            .map_err(setup)
     };
     let [stdin, stdout, stderr] = given;
     Ok([next(stdin)?, next(stdout)?, next(stderr)?])
 }
 
 fn c_strings<'a>(words: impl Iterator<Item = &'a OsStr>) -> Result<Vec<CString>, Failure> {
-    words
-        .map(|word| CString::new(word.as_bytes()).map_err(|_| setup(Errno::EINVAL)))
-        .collect()
+    words.map(|word| CString::new(word.as_bytes()).map_err(|_| setup(Errno::EINVAL))).collect()
 }
 
 /// The paths to try, in order: by the `PATH` the command itself gets, never by ours.
 fn candidates(program: &Program<'_>) -> Result<Vec<CString>, Failure> {
-    let name = program
-        .argv
-        .first()
-        .ok_or((ChildStage::Program, libc::ENOENT))?
-        .as_bytes();
+    let name = program.argv.first().ok_or((ChildStage::Program, libc::ENOENT))?.as_bytes();
     if name.contains(&b'/') {
         return c_strings([OsStr::from_bytes(name)].into_iter());
     }
@@ -140,14 +117,8 @@ fn candidates(program: &Program<'_>) -> Result<Vec<CString>, Failure> {
     let all = path
         .split(|byte| *byte == b':')
         .filter(|folder| folder.starts_with(b"/"))
-        .map(|folder| {
-            CString::new([folder, b"/", name].concat()).map_err(|_| setup(Errno::EINVAL))
-        });
-    if name.is_empty() {
-        Ok(Vec::new())
-    } else {
-        all.collect()
-    }
+        .map(|folder| CString::new([folder, b"/", name].concat()).map_err(|_| setup(Errno::EINVAL)));
+    if name.is_empty() { Ok(Vec::new()) } else { all.collect() }
 }
 
 /// In the child: makes it ordinary and becomes the program. Returns only if that failed.
@@ -183,8 +154,7 @@ fn prepare(program: &Program<'_>, streams: [OwnedFd; 3]) -> Result<(), Failure> 
     // The files of a work tree get ordinary modes, as if made by hand: they are compared, shared and checked in. What keeps
     // others out is the directory around them.
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
-    nix::unistd::chdir(program.cwd.as_os_str())
-        .map_err(|errno| (ChildStage::Directory, errno as i32))?;
+    nix::unistd::chdir(program.cwd.as_os_str()).map_err(|errno| (ChildStage::Directory, errno as i32))?;
     for step in program.enforcement.steps() {
         if let Step::Limit { resource, value } = step {
             limit(*resource, *value).map_err(setup)?;

@@ -35,10 +35,6 @@ pub struct Refusal {
 impl Refusal {
     /// A policy that cannot stand.
     pub(crate) fn policy(cause: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            layer: Layer::Policy,
-            cause: cause.into(),
-            fix: fix.into(),
-        }
+        Self { layer: Layer::Policy, cause: cause.into(), fix: fix.into() }
     }
 }

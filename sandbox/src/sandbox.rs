@@ -74,9 +74,7 @@ impl Sandbox {
             }
             Ok(Ok(None)) => None,
             Ok(Err(error)) => Some(error),
-            Err(_) => Some(StartError::TimedOut {
-                seconds: READY.as_secs(),
-            }),
+            Err(_) => Some(StartError::TimedOut { seconds: READY.as_secs() }),
         };
         // Both the hang-up and the death of the outer process end init.
         drop(control);
@@ -97,41 +95,20 @@ impl Sandbox {
         tokio::spawn(keep(outer, tell_end));
         let reader = tokio::spawn(read(Arc::clone(&control), Arc::clone(&waiting)));
         let paths = enforcement.listeners().map(Path::to_owned);
-        let listeners = paths
-            .zip(listeners.into_iter().map(StdListener::from))
-            .collect();
-        Self {
-            control,
-            init,
-            waiting,
-            ended,
-            reader,
-            listeners: Mutex::new(listeners),
-            next: AtomicU64::new(1),
-        }
+        let listeners = paths.zip(listeners.into_iter().map(StdListener::from)).collect();
+        Self { control, init, waiting, ended, reader, listeners: Mutex::new(listeners), next: AtomicU64::new(1) }
     }
 
     /// Starts a command. One main command runs at a time; the next may start as soon as the last one's
     /// [`Child::wait`] is over.
     pub async fn spawn(&self, command: Command) -> Result<Child, SpawnError> {
-        let program = command
-            .argv
-            .first()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let program = command.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let cwd = command.cwd.clone();
         let (theirs_in, stdin) = command::input(command.stdin).map_err(BoxError::from)?;
         let (theirs_out, stdout) = command::output(command.stdout).map_err(BoxError::from)?;
         let (theirs_err, stderr) = command::output(command.stderr).map_err(BoxError::from)?;
-        let files = [
-            theirs_in.is_some(),
-            theirs_out.is_some(),
-            theirs_err.is_some(),
-        ];
-        let beside: Vec<OwnedFd> = [theirs_in, theirs_out, theirs_err]
-            .into_iter()
-            .flatten()
-            .collect();
+        let files = [theirs_in.is_some(), theirs_out.is_some(), theirs_err.is_some()];
+        let beside: Vec<OwnedFd> = [theirs_in, theirs_out, theirs_err].into_iter().flatten().collect();
 
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell_exit, exit) = oneshot::channel();
@@ -147,13 +124,7 @@ impl Sandbox {
         let answer = self.ask(id, order, beside).await;
         let error = match answer {
             Ok(Answer::Done) => {
-                return Ok(Child {
-                    stdin,
-                    stdout,
-                    stderr,
-                    exit,
-                    ended: None,
-                });
+                return Ok(Child { stdin, stdout, stderr, exit, ended: None });
             }
             Ok(answer) => spawn_error(answer, program, cwd),
             Err(error) => error.into(),
@@ -165,17 +136,7 @@ impl Sandbox {
     /// Sends a signal to every process of the box: the polite way to ask them to end.
     pub async fn terminate(&self, signal: Signal) -> Result<(), BoxError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        done(
-            self.ask(
-                id,
-                Order::Signal {
-                    id,
-                    signal: signal as i32,
-                },
-                Vec::new(),
-            )
-            .await?,
-        )
+        done(self.ask(id, Order::Signal { id, signal: signal as i32 }, Vec::new()).await?)
     }
 
     /// Kills every process of the box and returns how many there were, once they are gone. The box itself goes on.
@@ -201,11 +162,7 @@ impl Sandbox {
 
     /// The listening end of a socket that the policy names; `None` if it names none such, or if it was taken before.
     pub fn take_listener(&self, path: &Path) -> io::Result<Option<UnixListener>> {
-        let taken = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(path);
+        let taken = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
         let Some(listener) = taken else {
             return Ok(None);
         };
@@ -233,8 +190,7 @@ impl Sandbox {
 
     /// By handle, so that it can never hit another process; one that has ended needs no signal.
     fn signal_init(&self) {
-        let _ =
-            rustix::process::pidfd_send_signal(self.init.as_fd(), rustix::process::Signal::KILL);
+        let _ = rustix::process::pidfd_send_signal(self.init.as_fd(), rustix::process::Signal::KILL);
     }
 
     async fn ask(&self, id: u64, order: Order, files: Vec<OwnedFd>) -> Result<Answer, BoxError> {
@@ -270,10 +226,7 @@ impl Drop for Sandbox {
 }
 
 /// Gives the order to start and follows it until the box is ready; `None` if it ended without a word.
-async fn birth(
-    enforcement: &Enforcement,
-    control: &Control,
-) -> Result<Option<(OwnedFd, Vec<OwnedFd>)>, StartError> {
+async fn birth(enforcement: &Enforcement, control: &Control) -> Result<Option<(OwnedFd, Vec<OwnedFd>)>, StartError> {
     match control.send(&Order::Start(enforcement.clone()), &[]).await {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(None),
         other => other?,
@@ -292,22 +245,13 @@ async fn birth(
     Ok(None)
 }
 
-fn step_error(
-    enforcement: &Enforcement,
-    index: usize,
-    path: Option<OsString>,
-    errno: i32,
-) -> StartError {
+fn step_error(enforcement: &Enforcement, index: usize, path: Option<OsString>, errno: i32) -> StartError {
     let Some(step) = enforcement.steps().get(index).cloned() else {
         return unexpected().into();
     };
     match path.map(PathBuf::from) {
         Some(path) if errno == nix::libc::ELOOP => StartError::Symlink { step, path },
-        path => StartError::Step {
-            step,
-            path,
-            source: io::Error::from_raw_os_error(errno),
-        },
+        path => StartError::Step { step, path, source: io::Error::from_raw_os_error(errno) },
     }
 }
 
@@ -348,15 +292,8 @@ async fn read(control: Arc<Control>, waiting: Shared) {
                 // Whoever asked may have given up.
                 waiting.answers.remove(&id).map(|asker| asker.send(answer));
             }
-            Report::Exited {
-                id,
-                status,
-                leftovers,
-            } => {
-                waiting
-                    .exits
-                    .remove(&id)
-                    .map(|child| child.send(Exit { status, leftovers }));
+            Report::Exited { id, status, leftovers } => {
+                waiting.exits.remove(&id).map(|child| child.send(Exit { status, leftovers }));
             }
             Report::Born | Report::Ready | Report::Failed { .. } => break,
         }
@@ -373,19 +310,13 @@ fn spawn_error(answer: Answer, program: String, cwd: Option<PathBuf>) -> SpawnEr
             let source = io::Error::from_raw_os_error(errno);
             match stage {
                 ChildStage::Setup => SpawnError::Setup { program, source },
-                ChildStage::Directory => SpawnError::Directory {
-                    program,
-                    cwd: cwd.unwrap_or_default(),
-                    source,
-                },
+                ChildStage::Directory => SpawnError::Directory { program, cwd: cwd.unwrap_or_default(), source },
                 ChildStage::Program => SpawnError::Program { program, source },
             }
         }
         Answer::Busy => SpawnError::Busy { program },
         Answer::Refused { errno } => BoxError::Refused(io::Error::from_raw_os_error(errno)).into(),
-        Answer::Done | Answer::Count(_) | Answer::Restless { .. } => {
-            BoxError::Control(unexpected()).into()
-        }
+        Answer::Done | Answer::Count(_) | Answer::Restless { .. } => BoxError::Control(unexpected()).into(),
     }
 }
 
@@ -404,8 +335,6 @@ fn counted(answer: Answer) -> Result<u32, BoxError> {
         Answer::Count(count) => Ok(count),
         Answer::Restless { running } => Err(BoxError::Restless { running }),
         Answer::Refused { errno } => Err(BoxError::Refused(io::Error::from_raw_os_error(errno))),
-        Answer::Done | Answer::NotStarted { .. } | Answer::Busy => {
-            Err(BoxError::Control(unexpected()))
-        }
+        Answer::Done | Answer::NotStarted { .. } | Answer::Busy => Err(BoxError::Control(unexpected())),
     }
 }

@@ -48,16 +48,9 @@ pub(crate) fn serve(enforcement: &Enforcement, control: BorrowedFd<'_>) -> io::R
     watched.add(Signal::SIGCHLD);
     watched.thread_block()?;
     let ended = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let mut init = Init {
-        enforcement,
-        control,
-        running: HashMap::new(),
-    };
+    let mut init = Init { enforcement, control, running: HashMap::new() };
     loop {
-        let mut fds = [
-            PollFd::new(&control, PollFlags::IN),
-            PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN),
-        ];
+        let mut fds = [PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
         match rustix::event::poll(&mut fds, None) {
             Err(rustix::io::Errno::INTR) => continue,
             other => other?,
@@ -84,25 +77,9 @@ impl Init<'_> {
     fn obey(&mut self, order: Order, files: Vec<std::os::fd::OwnedFd>) -> io::Result<()> {
         let (id, answer) = match order {
             Order::Start(_) => return Err(io::Error::from(io::ErrorKind::InvalidData)),
-            Order::Spawn {
-                id,
-                argv,
-                env,
-                cwd,
-                files: given,
-                aside,
-            } => {
-                let cwd = if cwd.is_empty() {
-                    self.enforcement.workdir().as_os_str()
-                } else {
-                    OsStr::new(&cwd)
-                };
-                let program = Program {
-                    argv,
-                    env,
-                    cwd: cwd.to_owned(),
-                    enforcement: self.enforcement,
-                };
+            Order::Spawn { id, argv, env, cwd, files: given, aside } => {
+                let cwd = if cwd.is_empty() { self.enforcement.workdir().as_os_str() } else { OsStr::new(&cwd) };
+                let program = Program { argv, env, cwd: cwd.to_owned(), enforcement: self.enforcement };
                 (id, self.spawn(id, &program, given, files, aside))
             }
             Order::Signal { id, signal } => (id, refused(sys::signal_box(signal), Answer::Done)),
@@ -143,11 +120,7 @@ impl Init<'_> {
                 continue;
             };
             if running.aside {
-                self.tell(&Report::Exited {
-                    id: running.id,
-                    status,
-                    leftovers: 0,
-                })?;
+                self.tell(&Report::Exited { id: running.id, status, leftovers: 0 })?;
                 continue;
             }
             // Those that ended by themselves meanwhile are no leftovers.
@@ -156,11 +129,7 @@ impl Init<'_> {
                 asides.extend(self.running.remove(&pid).map(|running| (running, status)));
             }
             let leftovers = self.sweep(&mut asides)?;
-            self.tell(&Report::Exited {
-                id: running.id,
-                status,
-                leftovers,
-            })?;
+            self.tell(&Report::Exited { id: running.id, status, leftovers })?;
             self.tell_ends(asides, 0)?;
         }
         Ok(())
@@ -201,11 +170,7 @@ impl Init<'_> {
     fn tell_ends(&self, ends: Vec<(Running, Status)>, leftovers: u32) -> io::Result<()> {
         ends.into_iter().try_for_each(|(running, status)| {
             let leftovers = if running.aside { 0 } else { leftovers };
-            self.tell(&Report::Exited {
-                id: running.id,
-                status,
-                leftovers,
-            })
+            self.tell(&Report::Exited { id: running.id, status, leftovers })
         })
     }
 
@@ -246,9 +211,7 @@ impl Init<'_> {
             Err(errno) => return Err(errno.into()),
         }
         let [control] = fds;
-        Ok(control
-            .revents()
-            .intersects(PollFlags::HUP | PollFlags::ERR))
+        Ok(control.revents().intersects(PollFlags::HUP | PollFlags::ERR))
     }
 
     fn tell(&self, report: &Report) -> io::Result<()> {
@@ -301,8 +264,7 @@ fn census() -> io::Result<(u32, u32)> {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
             continue;
         };
-        let mut states =
-            threads.filter_map(|thread| std::fs::read(thread.ok()?.path().join("stat")).ok());
+        let mut states = threads.filter_map(|thread| std::fs::read(thread.ok()?.path().join("stat")).ok());
         if states.any(|stat| runs(&stat)) {
             running += 1;
         } else {

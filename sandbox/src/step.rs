@@ -180,12 +180,8 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unshare { network: true } => {
-                f.write_str("unshare user mount pid ipc uts cgroup net")
-            }
-            Self::Unshare { network: false } => {
-                f.write_str("unshare user mount pid ipc uts cgroup")
-            }
+            Self::Unshare { network: true } => f.write_str("unshare user mount pid ipc uts cgroup net"),
+            Self::Unshare { network: false } => f.write_str("unshare user mount pid ipc uts cgroup"),
             Self::Map { user, group } => write!(
                 f,
                 "map user {}={}, group {}={}, setgroups deny",

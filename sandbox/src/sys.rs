@@ -23,17 +23,8 @@ impl MountAttributes {
 }
 
 /// Adds attributes to the mount that `mount` is the root of, and to all mounts below it if `recursive`.
-pub(crate) fn restrict_mount(
-    mount: BorrowedFd<'_>,
-    add: MountAttributes,
-    recursive: bool,
-) -> io::Result<()> {
-    let attributes = libc::mount_attr {
-        attr_set: add.0,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: 0,
-    };
+pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, add: MountAttributes, recursive: bool) -> io::Result<()> {
+    let attributes = libc::mount_attr { attr_set: add.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the descriptor is open for the call, the path is an empty C string, and the structure lives until the call
     // returns; its size is passed, so the kernel reads no further.
@@ -47,11 +38,7 @@ pub(crate) fn restrict_mount(
             size_of::<libc::mount_attr>(),
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Forks. The caller must be the only thread, which it checks.
@@ -70,11 +57,7 @@ pub(crate) fn close_from(first: u32, now: bool) -> io::Result<()> {
     // SAFETY: plain numbers. With `now` the caller has no object that owns a descriptor from `first` on, so no later use
     // or second close of one can follow.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Every signal back to its default action, and none blocked: exec keeps both what is ignored and what is blocked.
@@ -95,12 +78,7 @@ pub(crate) fn reset_signals() -> io::Result<()> {
 /// Switches the loopback interface on.
 pub(crate) fn loopback_up() -> io::Result<()> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
-    let socket: OwnedFd = rustix::net::socket_with(
-        AddressFamily::INET,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket: OwnedFd = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // SAFETY: a structure of numbers and byte arrays, for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
@@ -116,11 +94,7 @@ pub(crate) fn loopback_up() -> io::Result<()> {
             -1
         }
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Has the runtime watch a socket.
@@ -142,9 +116,5 @@ pub(crate) fn signal_box(signal: i32) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(libc::EPERM));
     }
     // SAFETY: plain numbers; as process 1 of its namespace the caller reaches nothing outside.
-    if unsafe { libc::kill(-1, signal) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if unsafe { libc::kill(-1, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

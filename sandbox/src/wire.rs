@@ -6,8 +6,7 @@
 use crate::plan::Enforcement;
 use rustix::fs::MemfdFlags;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -38,9 +37,7 @@ pub(crate) mod path {
         path.as_os_str().serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<PathBuf, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
         OsString::deserialize(deserializer).map(PathBuf::from)
     }
 }
@@ -51,14 +48,7 @@ pub(crate) enum Order {
     /// First and once.
     Start(Enforcement),
     /// Start a command. `files` tells which of its three streams come beside the packet; the others are `/dev/null`.
-    Spawn {
-        id: u64,
-        argv: Vec<OsString>,
-        env: Vec<(OsString, OsString)>,
-        cwd: OsString,
-        files: [bool; 3],
-        aside: bool,
-    },
+    Spawn { id: u64, argv: Vec<OsString>, env: Vec<(OsString, OsString)>, cwd: OsString, files: [bool; 3], aside: bool },
     /// A signal for every process of the box but init.
     Signal { id: u64, signal: i32 },
     /// Kill every process of the box but init.
@@ -77,19 +67,11 @@ pub(crate) enum Report {
     /// All steps done; the listening sockets come beside it, in the order of the plan.
     Ready,
     /// A step failed: its index, the path it was about, the kernel's answer.
-    Failed {
-        step: usize,
-        path: Option<OsString>,
-        errno: i32,
-    },
+    Failed { step: usize, path: Option<OsString>, errno: i32 },
     /// The answer to an order.
     Answer { id: u64, answer: Answer },
     /// A command has ended, and nothing of it is left.
-    Exited {
-        id: u64,
-        status: Status,
-        leftovers: u32,
-    },
+    Exited { id: u64, status: Status, leftovers: u32 },
 }
 
 /// The answer to an order.
@@ -138,20 +120,14 @@ pub(crate) struct Fault {
 
 impl<E: Into<io::Error>> From<E> for Fault {
     fn from(error: E) -> Self {
-        Self {
-            path: None,
-            errno: error.into().raw_os_error().unwrap_or(nix::libc::EIO),
-        }
+        Self { path: None, errno: error.into().raw_os_error().unwrap_or(nix::libc::EIO) }
     }
 }
 
 impl Fault {
     /// The same, about `path`, unless it names one already.
     pub(crate) fn at(self, path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: Some(self.path.unwrap_or_else(|| path.into())),
-            errno: self.errno,
-        }
+        Self { path: Some(self.path.unwrap_or_else(|| path.into())), errno: self.errno }
     }
 }
 
@@ -177,26 +153,15 @@ pub(crate) fn send(
 ) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
-    if files.len() > MOST_FILES
-        || (!files.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(files)))
-    {
+    if files.len() > MOST_FILES || (!files.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(files))) {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
-    rustix::net::sendmsg(
-        socket,
-        &[IoSlice::new(packet)],
-        &mut beside,
-        flags | SendFlags::NOSIGNAL,
-    )?;
+    rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut beside, flags | SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
 /// Packs and sends, waiting for room: for the side that is not asynchronous.
-pub(crate) fn tell<T: Serialize>(
-    socket: BorrowedFd<'_>,
-    value: &T,
-    files: &[BorrowedFd<'_>],
-) -> io::Result<()> {
+pub(crate) fn tell<T: Serialize>(socket: BorrowedFd<'_>, value: &T, files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let (packet, file) = pack(value)?;
     let mut all = files.to_vec();
     all.extend(file.iter().map(|file| file.as_fd()));
@@ -216,12 +181,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
         let mut slices = [IoSliceMut::new(&mut packet)];
-        match rustix::net::recvmsg(
-            socket,
-            &mut slices,
-            &mut beside,
-            flags | RecvFlags::CMSG_CLOEXEC,
-        ) {
+        match rustix::net::recvmsg(socket, &mut slices, &mut beside, flags | RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::INTR) => {}
             other => break other?,
         }

@@ -209,7 +209,9 @@ impl<'a> Attempt<'a> {
         };
         self.leftovers += ended.leftovers;
         match ended {
-            Ended { cut: Some(Cut::Stopped), .. } => Ok(Err(Stop::new(AttemptOutcome::Interrupted, "stopped during setup"))),
+            Ended { cut: Some(Cut::Stopped), .. } => {
+                Ok(Err(Stop::new(AttemptOutcome::Interrupted, "stopped during setup")))
+            }
             Ended { cut: None, end, .. } if end.is_success() => Ok(Ok(())),
             Ended { end, cut, .. } => {
                 let why = cut.map_or_else(|| end.to_string(), |cut| self.cut_text(cut, ended.leftovers));
@@ -342,7 +344,13 @@ impl<'a> Attempt<'a> {
 
     /// Captures a turn that the agent ends itself, with everything in the box stopped. False: it was not captured, which
     /// the agent is told.
-    async fn live_turn(&mut self, boxed: &Sandbox, turn: TurnId, argv: &Argv, request: TurnRequest) -> Result<bool, Error> {
+    async fn live_turn(
+        &mut self,
+        boxed: &Sandbox,
+        turn: TurnId,
+        argv: &Argv,
+        request: TurnRequest,
+    ) -> Result<bool, Error> {
         if let Err(error) = boxed.freeze().await {
             boxed.thaw().await.map_err(Error::Box)?;
             request.answer(Err(error.to_string())).await;
@@ -366,7 +374,13 @@ impl<'a> Attempt<'a> {
     }
 
     /// Runs a command to its end, with no turns of its own.
-    async fn run_command(&mut self, boxed: &Sandbox, argv: &Argv, turn: TurnId, socket: Option<&mut TurnSocket>) -> Going<Ended> {
+    async fn run_command(
+        &mut self,
+        boxed: &Sandbox,
+        argv: &Argv,
+        turn: TurnId,
+        socket: Option<&mut TurnSocket>,
+    ) -> Going<Ended> {
         let mut log = OutputLog::open(&self.of.run.output(&self.of.task.name, turn))?;
         let mut supervisor = match self.spawn(boxed, argv, turn).await? {
             Ok(supervisor) => supervisor,

@@ -48,7 +48,12 @@ pub(super) struct Scribe<'a> {
 
 impl Scribe<'_> {
     /// Captures the worktree and pins it as `turn`, without writing it down yet. Nothing of the agent may run.
-    pub(super) async fn capture(&self, turn: TurnId, label: &str, progress: &mut Progress) -> Result<Captured, change::Error> {
+    pub(super) async fn capture(
+        &self,
+        turn: TurnId,
+        label: &str,
+        progress: &mut Progress,
+    ) -> Result<Captured, change::Error> {
         let message = format!("{} {} {turn}: {label}\n", self.ledger.run.id(), self.ledger.agent);
         let pins = Pins::of_turn(self.ledger.run.id(), self.ledger.agent, turn, &progress.branch_at);
         let captured = self.capturer.capture(self.workspace, &progress.latest, &message, Some(&pins)).await?;

@@ -88,7 +88,8 @@ pub fn write(ledger: &Ledger<'_>, turn: &Turn<'_>) -> Result<TurnRecord, Error> 
     };
     let set = change_set(&by, &changes, &lines, outside);
     let patch = if empty { None } else { Some(write_patch(ledger, turn, tree)?) };
-    let record = record(ledger, turn, set, file_hashes(&changes, ledger.repository.object_format()), patch, &since_fork);
+    let record =
+        record(ledger, turn, set, file_hashes(&changes, ledger.repository.object_format()), patch, &since_fork);
     atomic::write_json(&ledger.run.turn(ledger.agent, turn.id), &record)?;
     Ok(record)
 }
@@ -203,4 +204,3 @@ pub fn findings(repository: &Repository, fork: &TreeId, tree: &TreeId) -> Result
     };
     Ok(tree_check::findings(&changes, target_of, &present))
 }
-

@@ -142,7 +142,8 @@ impl Capturer {
         message: &str,
     ) -> Result<Report, Error> {
         let failed = |reason: String| self.failed(workspace, reason);
-        let request = serde_json::to_vec(&self.request(workspace, previous, message)).map_err(|error| failed(error.to_string()))?;
+        let request = serde_json::to_vec(&self.request(workspace, previous, message))
+            .map_err(|error| failed(error.to_string()))?;
         let mut command = BoxCommand::new([seen::PROGRAM, inside::ARGUMENT])
             .cwd("/")
             .stdin(Stdio::Piped)
@@ -236,7 +237,11 @@ impl Capturer {
     fn pin(&self, pins: &Pins, commit: &CommitId) -> Result<(), Error> {
         let mut edits = vec![RefEdit::Create { name: pins.keep.clone(), new: commit.object().clone() }];
         if let Some((branch, at)) = &pins.branch {
-            edits.push(RefEdit::Update { name: branch.clone(), new: commit.object().clone(), old: at.object().clone() });
+            edits.push(RefEdit::Update {
+                name: branch.clone(),
+                new: commit.object().clone(),
+                old: at.object().clone(),
+            });
         }
         match self.repository.swap_refs(&edits, "sandbox: capture")? {
             Swap::Done => Ok(()),

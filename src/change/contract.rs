@@ -40,8 +40,9 @@ mod tests {
 
     #[test]
     fn every_kind_of_change_counts() {
-        let contract = CompiledContract::new(&Contract { owns: vec!["src/a/**".into()], shares: vec!["Cargo.lock".into()] })
-            .unwrap();
+        let contract =
+            CompiledContract::new(&Contract { owns: vec!["src/a/**".into()], shares: vec!["Cargo.lock".into()] })
+                .unwrap();
         let file = || entry(Mode::FILE);
         let renamed = |from: &str| ChangeKind::Renamed { from: from.into(), similarity: 100 };
         let table: [(&str, TreeChange, &[&str]); 11] = [

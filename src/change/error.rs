@@ -22,7 +22,9 @@ pub enum Error {
         reason: String,
     },
     /// A ref of ours was moved by someone else.
-    #[error("`{reference}` was moved by something else: it is `{found}`, not `{expected}`; look at what moved it, then `sandbox retry` the agent")]
+    #[error(
+        "`{reference}` was moved by something else: it is `{found}`, not `{expected}`; look at what moved it, then `sandbox retry` the agent"
+    )]
     RefMoved {
         /// The ref.
         reference: String,

@@ -93,7 +93,7 @@ pub fn main() -> u8 {
         .map_err(|error| error.to_string())
         .and_then(|_| serde_json::from_str(&text).map_err(|error| error.to_string()));
     let answered = request.and_then(|request| {
-        let capture = Capture { git: Git::at(&request.git).map_err(|error| error.to_string())?, request: &request };
+        let capture = Capture { git: Git::at(&request.git), request: &request };
         let report = capture.report().map_err(|error| error.to_string())?;
         answer(&report)?;
         match &report.commit {
@@ -105,7 +105,7 @@ pub fn main() -> u8 {
         Ok(()) => 0,
         Err(error) => {
             // The parent reads the reason from standard error.
-            let _ = writeln!(std::io::stderr(), "{error}");
+            drop(writeln!(std::io::stderr(), "{error}"));
             1
         }
     }
@@ -146,11 +146,8 @@ impl Capture<'_> {
             (Some(head), Some(fork)) => !self.descends(head, fork)?,
             (None, _) | (_, None) => false,
         };
-        let commit = if tree == self.request.previous_tree && tips.is_empty() {
-            None
-        } else {
-            Some(self.commit(&tree, &tips)?)
-        };
+        let commit =
+            if tree == self.request.previous_tree && tips.is_empty() { None } else { Some(self.commit(&tree, &tips)?) };
         let ignored = self.ignored()?;
         Ok(Report { commit, tree, tips, agent_head, history_rewritten, ignored, refused, error: None })
     }
@@ -171,7 +168,8 @@ impl Capture<'_> {
         if !index.is_file() {
             return Ok(());
         }
-        let listed = self.command(Access::Read, "ls-files").args(["-z", "--cached"]).env("GIT_INDEX_FILE", &index).run()?;
+        let listed =
+            self.command(Access::Read, "ls-files").args(["-z", "--cached"]).env("GIT_INDEX_FILE", &index).run()?;
         if listed.code() != Some(0) {
             return Ok(());
         }
@@ -250,16 +248,15 @@ impl Capture<'_> {
     }
 
     fn descends(&self, head: &CommitId, fork: &CommitId) -> Result2<bool> {
-        let output = self
-            .command(Access::Read, "merge-base")
-            .args(["--is-ancestor", fork.as_str(), head.as_str()])
-            .run()?;
+        let output =
+            self.command(Access::Read, "merge-base").args(["--is-ancestor", fork.as_str(), head.as_str()]).run()?;
         Ok(output.code() != Some(1))
     }
 
     fn commit(&self, tree: &TreeId, tips: &[CommitId]) -> Result2<CommitId> {
         let date = format!("@{} +0000", self.request.date);
-        let mut command = self.command(Access::Write, "commit-tree").args([tree.as_str(), "-p", self.request.previous.as_str()]);
+        let mut command =
+            self.command(Access::Write, "commit-tree").args([tree.as_str(), "-p", self.request.previous.as_str()]);
         for tip in tips {
             command = command.args(["-p", tip.as_str()]);
         }
@@ -293,8 +290,8 @@ impl Capture<'_> {
         self.command(Access::Read, "pack-objects")
             .args(["--revs", "--thin", "--delta-base-offset", "--stdout", "-q"])
             .input(Input::Bytes(revisions.into_bytes()))
-            .success_to(&mut stdout)?;
-        Ok(())
+            .success_to(&mut stdout)
+            .map(drop)
     }
 }
 
@@ -310,9 +307,8 @@ fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Whether a path from a forged index may be handed to git at all.
 fn is_plain(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/').all(|part| {
-        !part.is_empty() && part != b"." && part != b".." && !part.eq_ignore_ascii_case(b".git")
-    })
+    path.split(|byte| *byte == b'/')
+        .all(|part| !part.is_empty() && part != b"." && part != b".." && !part.eq_ignore_ascii_case(b".git"))
 }
 
 /// Whether there is a file at `path` below `root` that no link on the way leads to.

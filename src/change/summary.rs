@@ -6,7 +6,7 @@ use crate::model::{AgentName, ObjectFormat, RepoPath, TurnId};
 
 /// Whose change it is.
 #[derive(Debug, Clone)]
-pub struct Authorship<'a> {
+pub(super) struct Authorship<'a> {
     /// The turn.
     pub turn: TurnId,
     /// Whose doing.
@@ -18,7 +18,7 @@ pub struct Authorship<'a> {
 }
 
 /// The change set of `changes`, in which renames have been looked for.
-pub fn change_set(
+pub(super) fn change_set(
     by: &Authorship<'_>,
     changes: &[TreeChange],
     lines: &[LineCount],
@@ -57,7 +57,8 @@ pub fn change_set(
 
 fn diff_stat(files: usize, lines: &[LineCount]) -> DiffStat {
     let counted = lines.iter().filter_map(|line| line.lines);
-    let (insertions, deletions) = counted.fold((0, 0), |(plus, minus), (added, removed)| (plus + added, minus + removed));
+    let (insertions, deletions) =
+        counted.fold((0, 0), |(plus, minus), (added, removed)| (plus + added, minus + removed));
     DiffStat { files: files as u64, insertions, deletions }
 }
 
@@ -72,7 +73,7 @@ fn name_status(change: &TreeChange) -> String {
 }
 
 /// The changed files as they are now; a path that is gone has mode `000000` and the id of no object.
-pub fn file_hashes(changes: &[TreeChange], format: ObjectFormat) -> Vec<FileHash> {
+pub(super) fn file_hashes(changes: &[TreeChange], format: ObjectFormat) -> Vec<FileHash> {
     let gone = |path: &RepoPath| FileHash { path: path.clone(), mode: "000000".to_owned(), oid: format.zero() };
     let mut hashes = Vec::new();
     for change in changes {

@@ -68,7 +68,7 @@ pub fn findings<'p>(
                     });
                 }
             }
-            ModeKind::File | ModeKind::Tree | ModeKind::Other => {}
+            ModeKind::File | ModeKind::Tree => {}
         }
     }
     found.extend(embedded_repositories(changes));
@@ -119,7 +119,7 @@ fn collisions<'p>(changes: &[TreeChange], present: impl IntoIterator<Item = &'p 
     let mut found = Vec::new();
     for paths in folded.values().filter(|paths| paths.len() > 1) {
         for path in paths.iter().filter(|path| added.contains(*path)) {
-            if let Some(other) = paths.iter().find(|other| other != path) {
+            if let Some(other) = paths.iter().find(|other| *other != path) {
                 found.push(Finding {
                     kind: FindingKind::Collision,
                     path: (*path).clone(),

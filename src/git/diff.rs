@@ -60,6 +60,17 @@ pub struct LineCount {
     pub lines: Option<(u64, u64)>,
 }
 
+impl TreeChange {
+    /// The path; for a rename, the old one before it.
+    pub fn paths(&self) -> impl Iterator<Item = &RepoPath> {
+        let from = match &self.kind {
+            ChangeKind::Renamed { from, .. } => Some(from),
+            ChangeKind::Added | ChangeKind::Deleted | ChangeKind::Modified | ChangeKind::TypeChanged => None,
+        };
+        from.into_iter().chain([&self.path])
+    }
+}
+
 impl Repository {
     /// The paths in which two trees differ, sorted by path.
     pub fn load_changes(&self, old: &TreeId, new: &TreeId, renames: Renames) -> Result<Vec<TreeChange>, Error> {

@@ -172,7 +172,8 @@ impl Error {
         move |source| Self::File { doing, path, source }
     }
 
-    pub(super) fn unparsable(what: impl Into<String>, detail: impl Into<String>) -> Self {
+    /// What a git process wrote makes no sense.
+    pub fn unparsable(what: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::Unparsable { what: what.into(), detail: detail.into() }
     }
 }

@@ -89,6 +89,16 @@ impl Git {
         Ok(git)
     }
 
+    /// The git at an absolute path, whose version another process of ours has looked at. Taken to be no newer than it must
+    /// be.
+    pub fn at(program: &Path) -> Self {
+        Self {
+            program: program.to_owned(),
+            version: Version::NEEDED,
+            environment: scrubbed(std::env::vars_os()).into(),
+        }
+    }
+
     /// The program's absolute path.
     pub fn program(&self) -> &Path {
         &self.program

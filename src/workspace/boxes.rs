@@ -31,6 +31,9 @@ pub fn working_box(
     for folder in host.tool_folders().into_iter().filter(|folder| !around.touches(folder)) {
         policy = exposed(policy, &folder);
     }
+    for (folder, target) in host.cargo_folders() {
+        policy = policy.expose(read_only_at(&folder, &target));
+    }
     for wanted in &settings.expose {
         policy = exposed(policy, &user_exposed(host, around, wanted)?);
     }
@@ -101,7 +104,9 @@ fn exposed(policy: Policy, path: &Path) -> Policy {
     let mut policy = policy.expose(Expose::read_only(path));
     for secret in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let name = secret.file_name().to_string_lossy().to_ascii_lowercase();
-        if (name.starts_with("credentials") || name.contains("token")) && secret.file_type().is_ok_and(|kind| kind.is_file()) {
+        if (name.starts_with("credentials") || name.contains("token"))
+            && secret.file_type().is_ok_and(|kind| kind.is_file())
+        {
             policy = policy.mask(secret.path());
         }
     }
@@ -123,4 +128,3 @@ fn user_exposed(host: &HostEnvironment, around: &Surroundings, wanted: &str) -> 
     }
     Ok(path)
 }
-

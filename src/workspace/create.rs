@@ -57,7 +57,12 @@ pub fn create(commission: Commission<'_>) -> Result<Workspace, Error> {
             Workspace::just_made(place.clone(), added.admin_dir.clone(), &added.dot_git, fork, branch)
         });
     if made.is_err() {
-        super::remove::undo(repository, state, place, commission.branch.as_ref().map(|branch| (branch, &commission.fork)));
+        super::remove::undo(
+            repository,
+            state,
+            place,
+            commission.branch.as_ref().map(|branch| (branch, &commission.fork)),
+        );
     }
     made
 }
@@ -94,7 +99,8 @@ fn user_attributes(repository: &Repository, environment: &HostEnvironment) -> Op
     let path = match repository.config().text("core.attributesfile") {
         Some(path) => expand_home(path, &environment.home),
         None => {
-            let base = environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
+            let base =
+                environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
             base.join("git/attributes")
         }
     };

@@ -19,8 +19,19 @@ pub struct HostEnvironment {
 }
 
 /// Variables that every box gets, where the user has them: they say how to talk, not who the user is.
-const PASSED: [&str; 11] =
-    ["LANG", "LANGUAGE", "TERM", "COLORTERM", "TZ", "NO_COLOR", "USER", "LOGNAME", "SHELL", "EDITOR", "RUSTUP_TOOLCHAIN"];
+const PASSED: [&str; 11] = [
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "COLORTERM",
+    "TZ",
+    "NO_COLOR",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "EDITOR",
+    "RUSTUP_TOOLCHAIN",
+];
 
 /// Variables that name the place of a tool, with the place below the home where it lies if they are not set. The place is
 /// shown read-only, and the variable passed where it was set.
@@ -96,9 +107,6 @@ impl HostEnvironment {
     pub fn tool_folders(&self) -> Vec<PathBuf> {
         let mut folders = self.search_path();
         folders.extend(self.tool_roots().map(|(_, place)| place));
-        if let Some(cargo) = self.cargo_home() {
-            folders.extend(CARGO_FOLDERS.iter().map(|folder| cargo.join(folder)).filter(|folder| folder.is_dir()));
-        }
         folders.retain(|folder| self.is_unseen(folder) && *folder != self.home);
         folders.sort();
         folders.dedup();
@@ -106,6 +114,15 @@ impl HostEnvironment {
         let all = folders.clone();
         folders.retain(|folder| !all.iter().any(|other| other != folder && folder.starts_with(other)));
         folders
+    }
+
+    /// Folders of Cargo's that a build without network needs, and where a box has them: below its own home, since a box
+    /// has a Cargo home of its own.
+    pub fn cargo_folders(&self) -> Vec<(PathBuf, PathBuf)> {
+        let Some(cargo) = self.cargo_home() else { return Vec::new() };
+        let own = self.home.join(".cargo");
+        let pairs = CARGO_FOLDERS.iter().map(|folder| (cargo.join(folder), own.join(folder)));
+        pairs.filter(|(source, _)| source.is_dir()).collect()
     }
 
     fn is_unseen(&self, place: &Path) -> bool {
@@ -118,7 +135,10 @@ impl HostEnvironment {
         let mut passed: BTreeMap<OsString, OsString> = BTreeMap::new();
         let mut missing = Vec::new();
         let locale = self.variables.keys().filter(|key| key.as_encoded_bytes().starts_with(b"LC_")).cloned();
-        let roots = self.tool_roots().map(|(variable, _)| OsString::from(variable)).filter(|name| self.variables.contains_key(name));
+        let roots = self
+            .tool_roots()
+            .map(|(variable, _)| OsString::from(variable))
+            .filter(|name| self.variables.contains_key(name));
         for name in PASSED.iter().map(OsString::from).chain(locale).chain(roots) {
             if let Some(value) = self.variables.get(&name) {
                 passed.insert(name, value.clone());
@@ -136,8 +156,17 @@ impl HostEnvironment {
     }
 }
 
+/// The variables that name a box's own places.
+pub fn box_variables(host: &HostEnvironment) -> Vec<(OsString, OsString)> {
+    let own_programs = PathBuf::from(super::seen::PROGRAM).parent().map(Path::to_owned);
+    let path = std::env::join_paths(own_programs.into_iter().chain(host.search_path())).unwrap_or_default();
+    [("HOME", host.home.as_os_str()), ("TMPDIR", OsStr::new("/tmp")), ("PATH", &path), ("SANDBOX", OsStr::new("1"))]
+        .map(|(name, value)| (name.into(), value.to_owned()))
+        .into()
+}
+
 /// A path of the plan with a leading `~/` taken as below `home`.
-pub fn expand_home(path: &str, home: &Path) -> PathBuf {
+pub(super) fn expand_home(path: &str, home: &Path) -> PathBuf {
     match path.strip_prefix("~/") {
         Some(below) => home.join(below),
         None if path == "~" => home.to_owned(),
@@ -180,8 +209,8 @@ mod tests {
         let path = format!("/usr/bin:{0}/.cargo/bin:{0}/bin:{0}/gone", home.path().display());
         let host = environment(home.path(), &[("PATH", &path)]);
         let shown: Vec<_> = host.tool_folders();
-        let expected: Vec<_> =
-            [".cargo/bin", ".cargo/registry", ".rustup", "bin"].iter().map(|folder| host.home.join(folder)).collect();
+        assert_eq!(host.cargo_folders(), [(host.home.join(".cargo/registry"), host.home.join(".cargo/registry"))]);
+        let expected: Vec<_> = [".cargo/bin", ".rustup", "bin"].iter().map(|folder| host.home.join(folder)).collect();
         assert_eq!(shown, expected);
     }
 

@@ -34,7 +34,7 @@ pub mod seen {
 
 /// What both directories are made of.
 #[derive(Debug)]
-pub struct Ingredients<'a> {
+pub(super) struct Ingredients<'a> {
     /// The user's repository.
     pub repository: &'a Repository,
     /// What its HEAD is.
@@ -60,10 +60,11 @@ const CORE_KEYS: [&str; 6] =
     ["core.filemode", "core.ignorecase", "core.symlinks", "core.autocrlf", "core.eol", "core.precomposeunicode"];
 
 /// Writes the agent's git directory at `at`, which must not exist.
-pub fn write_agent_directory(at: &Path, made_of: &Ingredients<'_>) -> Result<(), Error> {
+pub(super) fn write_agent_directory(at: &Path, made_of: &Ingredients<'_>) -> Result<(), Error> {
     let Ingredients { repository, .. } = made_of;
     let admin = at.join("worktrees").join(made_of.id);
-    for folder in ["hooks", "info", "logs", "objects/info", "objects/pack", "parent-objects", "refs/heads", "refs/tags"] {
+    for folder in ["hooks", "info", "logs", "objects/info", "objects/pack", "parent-objects", "refs/heads", "refs/tags"]
+    {
         folder_at(&at.join(folder))?;
     }
     folder_at(&admin)?;
@@ -96,7 +97,7 @@ pub fn write_agent_directory(at: &Path, made_of: &Ingredients<'_>) -> Result<(),
 }
 
 /// Writes the capture's git directory at `at`, which must not exist.
-pub fn write_capture_directory(at: &Path, made_of: &Ingredients<'_>) -> Result<(), Error> {
+pub(super) fn write_capture_directory(at: &Path, made_of: &Ingredients<'_>) -> Result<(), Error> {
     let Ingredients { repository, .. } = made_of;
     for folder in ["info", "objects/info", "objects/pack", "refs/heads"] {
         folder_at(&at.join(folder))?;
@@ -318,7 +319,9 @@ mod tests {
 
     #[test]
     fn other_agents_are_not_shown() {
-        for hidden in ["refs/stash", "refs/heads/sandbox/login-1/parser", "refs/sandbox/login-1/base", "refs/bisect/bad"] {
+        for hidden in
+            ["refs/stash", "refs/heads/sandbox/login-1/parser", "refs/sandbox/login-1/base", "refs/bisect/bad"]
+        {
             assert!(!is_shown_to_agents(hidden.as_bytes()), "{hidden}");
         }
         for shown in ["refs/heads/main", "refs/heads/sandboxed", "refs/tags/v1", "refs/remotes/origin/main"] {

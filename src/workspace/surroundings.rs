@@ -56,11 +56,21 @@ pub fn require_fit(around: &Surroundings, environment: &HostEnvironment) -> Resu
     for checkout in around.checkouts.iter().chain([&around.common]) {
         if environment.home.starts_with(checkout) {
             let fix = "run agents on a repository that lies below the home directory, not around it";
-            return Err(Error::Place { what: "the repository", path: checkout.clone(), holds: "your home directory", fix });
+            return Err(Error::Place {
+                what: "the repository",
+                path: checkout.clone(),
+                holds: "your home directory",
+                fix,
+            });
         }
         if around.worktrees_root.starts_with(checkout) {
             let fix = "set SANDBOX_WORKTREES to a folder outside the repository";
-            return Err(Error::Place { what: "the repository", path: checkout.clone(), holds: "the folder for worktrees", fix });
+            return Err(Error::Place {
+                what: "the repository",
+                path: checkout.clone(),
+                holds: "the folder for worktrees",
+                fix,
+            });
         }
         if checkout.starts_with(&around.worktrees_root) {
             let fix = "set SANDBOX_WORKTREES to a folder of its own";

@@ -11,17 +11,11 @@ async fn a_command_runs_and_ends() {
     for name in ["work", "home", "tmp"] {
         std::fs::create_dir(root.join(name)).unwrap();
     }
-    let home = PrivateDir {
-        source: root.join("home"),
-        target: root.join("user"),
-    };
+    let home = PrivateDir { source: root.join("home"), target: root.join("user") };
     let policy = Policy::new(root.join("work"), home, root.join("tmp"));
     let plan = Enforcement::plan(&policy, &host).unwrap();
     let sandbox = Sandbox::start(&plan, &launcher).await.unwrap();
-    let mut child = sandbox
-        .spawn(Command::new(["/bin/sh", "-c", "exit 3"]))
-        .await
-        .unwrap();
+    let mut child = sandbox.spawn(Command::new(["/bin/sh", "-c", "exit 3"])).await.unwrap();
     assert_eq!(child.wait().await.unwrap().status, Status::Exited(3));
     sandbox.shutdown().await.unwrap();
 }
