@@ -32,6 +32,8 @@ pub mod process;
 pub mod receipts;
 pub mod runs;
 pub mod status;
+#[cfg(test)]
+mod tests;
 pub mod trash;
 
 pub use error::{Error, Place, Warning};
