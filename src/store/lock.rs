@@ -454,6 +454,20 @@ mod tests {
     }
 
     #[test]
+    fn who_waited_for_a_file_that_was_replaced_gets_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = state(folder.path());
+        let first = RepositoryLock::acquire(&state, LONG, |_| {}).unwrap();
+        let second = RepositoryLock::acquire(&state, LONG, |_| {
+            std::fs::remove_file(state.lock()).unwrap();
+            drop(first);
+        })
+        .unwrap();
+        assert!(repository_lock_state(&state).unwrap().is_held(), "two could hold it, each in a file of its own");
+        drop(second);
+    }
+
+    #[test]
     fn a_lock_whose_file_was_replaced_is_not_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let run = run(folder.path());
