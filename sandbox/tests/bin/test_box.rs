@@ -133,6 +133,14 @@ fn parent(root: &str) -> Outcome {
         let launcher = Launcher::default();
         let plan = Enforcement::plan(&policy, &Host::probe(&launcher).await)?;
         let sandbox = Sandbox::start(&plan, &launcher).await?;
+        // One that outlives us must not keep the box alive with something it inherited.
+        let mut bystander = Command::new("/bin/sleep");
+        bystander
+            .arg("60")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
         let stdout = rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3)?;
         let command = sandbox::Command::new([
             "/bin/sh",

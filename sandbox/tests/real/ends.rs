@@ -199,10 +199,13 @@ async fn a_box_dies_with_its_parent() {
     let mut started = String::new();
     soon(stdout.read_line(&mut started)).await.unwrap();
     assert_eq!(started, "started\n");
+    let bystander = child_of(parent.id().unwrap(), "sleep");
     parent.start_kill().unwrap();
     let mut rest = String::new();
     soon(stdout.read_to_string(&mut rest)).await.unwrap();
     assert_eq!(rest, "", "the parent had no time to say anything");
+    // Still there, with all that it inherited: only the box is gone.
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(bystander), Signal::SIGKILL).unwrap();
 }
 
 #[tokio::test]
@@ -212,26 +215,30 @@ async fn a_box_dies_with_its_outer_process() {
     let mut stdout = BufReader::new(parent.stdout.take().unwrap());
     let mut started = String::new();
     soon(stdout.read_line(&mut started)).await.unwrap();
-    let outer = only_child_of(parent.id().unwrap());
+    let bystander = child_of(parent.id().unwrap(), "sleep");
+    let outer = child_of(parent.id().unwrap(), "exe");
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(outer), Signal::SIGKILL).unwrap();
     let mut rest = String::new();
     soon(stdout.read_to_string(&mut rest)).await.unwrap();
-    assert!(rest.contains("Gone"), "the parent learnt of it: {rest}");
+    // While it waited, or while the answer that the command runs was still on its way.
+    let learnt = rest.contains("Gone") || rest.contains("the sandbox has ended");
+    assert!(learnt, "the parent learnt of it: {rest}");
+    // Before its parent ends, which has not collected it.
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(bystander), Signal::SIGKILL).unwrap();
     soon(parent.wait()).await.unwrap();
 }
 
-fn only_child_of(parent: u32) -> i32 {
-    let is_child = |pid: i32| {
+/// The one child of that name.
+fn child_of(parent: u32, name: &str) -> i32 {
+    let wanted = [format!("Name:\t{name}"), format!("PPid:\t{parent}")];
+    let matches = |pid: i32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.lines().any(|line| {
-            line.strip_prefix("PPid:")
-                .is_some_and(|ppid| ppid.trim() == parent.to_string())
-        })
+        wanted.iter().all(|line| status.lines().any(|l| l == line))
     };
     let all = std::fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-    let children: Vec<i32> = all.filter(|pid| is_child(*pid)).collect();
+    let children: Vec<i32> = all.filter(|pid| matches(*pid)).collect();
     assert_eq!(children.len(), 1, "{children:?}");
     children[0]
 }

@@ -253,3 +253,39 @@ async fn paths_need_not_be_text() {
     assert!(run(&sandbox, shell("touch made")).await.ok());
     assert!(odd.join("made").exists());
 }
+
+#[tokio::test]
+async fn there_is_no_way_round() {
+    let bench = Bench::new().await;
+    let secret = bench.root.join("sibling/secret");
+    let script = format!(
+        "for p in /proc/self/root /proc/1/root /proc/self/cwd/../../../../.. /proc/1/cwd /dev/fd/0/../../.. $(pwd)/../../..; do \
+         cat $p{0}; done; cat ../sibling/secret; ln -s {0} link; cat link; cd ..; cat sibling/secret",
+        secret.display()
+    );
+    let shown = bench.policy().expose(Expose::read_only(&bench.root));
+    let baseline = bench.sh(&shown, &script).await;
+    assert!(
+        baseline.out.contains("secretcat") || baseline.out.contains("secretsecret"),
+        "{}",
+        baseline.out
+    );
+    std::fs::remove_file(bench.root.join("work/link")).unwrap();
+    let ran = bench.sh(&bench.policy(), &script).await;
+    assert!(
+        !ran.ok() && ran.out.lines().all(|line| line.starts_with("cat: ")),
+        "{}",
+        ran.out
+    );
+}
+
+#[tokio::test]
+async fn programs_that_change_the_user_and_device_files_do_nothing() {
+    let bench = Bench::new().await;
+    let script = "cp /usr/bin/id . && chmod 4755 id && ./id -u && ./id -ru; mknod null c 1 3 2>/dev/null && echo made; true";
+    let ran = bench.sh(&bench.policy(), script).await;
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ran.out);
+    assert_eq!(lines[0], lines[1]);
+    assert_ne!(lines[0], "0");
+}
