@@ -71,14 +71,17 @@ fn a_process_that_does_not_read_is_no_failure() {
 #[test]
 fn what_it_is_given() {
     let folder = tempfile::tempdir().unwrap();
-    let git = pretender(folder.path(), "env | grep ^GIT_ | sort; echo \"$LC_ALL\"; shift 12; printf '<%s>' \"$@\"");
+    let git = pretender(folder.path(), "env | grep ^GIT_ | sort; echo \"$LC_ALL\"; shift 11; printf '<%s>' \"$@\"");
     let shown = |access| {
         let command = Command::new(&git, access, "show").arg("a b").arg("").config("x.y", "z");
         command.success().unwrap().text().unwrap().to_owned()
     };
     let common = "GIT_CONFIG_COUNT=1\nGIT_CONFIG_KEY_0=x.y\nGIT_CONFIG_VALUE_0=z\nGIT_NO_LAZY_FETCH=1\n";
-    assert_eq!(shown(Access::Write), format!("{common}GIT_TERMINAL_PROMPT=0\nC\n<show><a b><>"));
-    assert_eq!(shown(Access::Read), format!("{common}GIT_OPTIONAL_LOCKS=0\nGIT_TERMINAL_PROMPT=0\nC\n<show><a b><>"));
+    assert_eq!(shown(Access::Write), format!("{common}GIT_TERMINAL_PROMPT=0\nC\n<--literal-pathspecs><show><a b><>"));
+    assert_eq!(
+        shown(Access::Read),
+        format!("{common}GIT_OPTIONAL_LOCKS=0\nGIT_TERMINAL_PROMPT=0\nC\n<--literal-pathspecs><show><a b><>")
+    );
 }
 
 #[test]
