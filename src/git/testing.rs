@@ -1,4 +1,4 @@
-#![expect(clippy::unwrap_used, reason = "a test's own set-up fails the test")]
+#![expect(clippy::print_stdout, reason = "a test says which git it ran with, and what it skipped")]
 #![expect(clippy::disallowed_methods, reason = "tests write files as users and agents do")]
 //! Real repositories for tests: their own home, their own settings, every git that is installed.
 
@@ -120,6 +120,11 @@ pub(super) fn each_git(test: impl Fn(&Git)) {
         println!("with git {}", git.version());
         test(git);
     }
+}
+
+/// Says aloud that a test, or a part of it, was not run.
+pub(super) fn skip(reason: &str) {
+    println!("SKIPPED: {reason}");
 }
 
 /// An executable script.
@@ -299,7 +304,7 @@ impl Fixture {
     }
 
     /// Every file below the folder with its content, kind and permissions; for comparing before and after.
-    pub(super) fn snapshot(&self, folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    pub(super) fn snapshot(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
         let mut all = BTreeMap::new();
         let mut folders = vec![folder.to_owned()];
         while let Some(folder) = folders.pop() {
@@ -324,7 +329,7 @@ impl Fixture {
 
     /// The work tree without the git directory.
     pub(super) fn files(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-        let mut all = self.snapshot(&self.root());
+        let mut all = Self::snapshot(&self.root());
         all.retain(|path, _| !path.starts_with(self.root().join(".git")));
         all
     }

@@ -246,7 +246,7 @@ fn table(fixture: &Fixture) {
         let base = fixture.commit(&[], &case.base);
         let ours = fixture.commit(&[&base], &case.ours);
         let theirs = fixture.commit(&[&base], &case.theirs);
-        let before = fixture.snapshot(&fixture.root().join(".git/refs"));
+        let before = Fixture::snapshot(&fixture.root().join(".git/refs"));
         for merger in mergers(fixture, &base) {
             let forth = merger.preview(&ours, &theirs).unwrap_or_else(|error| panic!("{}: {error}", case.name));
             let back = merger.preview(&theirs, &ours).unwrap();
@@ -265,7 +265,7 @@ fn table(fixture: &Fixture) {
                 other => panic!("{context}: {other:?}"),
             }
         }
-        assert_eq!(before, fixture.snapshot(&fixture.root().join(".git/refs")));
+        assert_eq!(before, Fixture::snapshot(&fixture.root().join(".git/refs")));
     }
 }
 
@@ -317,7 +317,7 @@ fn a_conflict_shows_all_sides() {
         let merger = Merger::new(&fixture.repository, &base).unwrap();
         let conflict = conflict(merger.preview(&ours, &theirs).unwrap());
         let path = RepoPath::from("\u{fc}n \"q\"\n.txt");
-        assert_eq!(conflict.paths(), [path.clone()]);
+        assert_eq!(conflict.paths(), std::slice::from_ref(&path));
         for (side, commit) in [(Side::Base, &base), (Side::Ours, &ours), (Side::Theirs, &theirs)] {
             let entry = fixture.repository.load_entry(&fixture.tree(commit), &path).unwrap();
             assert_eq!(conflict.side(&path, side), entry.as_ref());

@@ -52,9 +52,9 @@ impl Pair {
 
     /// That this is refused, and how; and that nothing of it was kept.
     fn refused(&self, pack: &[u8], commit: &CommitId, limits: &PackLimits) -> Refusal {
-        let objects = self.ours.snapshot(&self.ours.root().join(".git/objects"));
+        let objects = Fixture::snapshot(&self.ours.root().join(".git/objects"));
         let received = self.receive(pack, commit, limits).unwrap();
-        let same = objects == self.ours.snapshot(&self.ours.root().join(".git/objects"));
+        let same = objects == Fixture::snapshot(&self.ours.root().join(".git/objects"));
         assert!(same, "something was kept");
         match received {
             Received::Refused(refusal) => refusal,
@@ -77,16 +77,16 @@ fn a_good_pack_is_taken() {
         assert_eq!(stored, commit);
         assert!(size > 0 && path.with_extension("idx").exists());
         for repository in [pair.ours.repository.clone(), pair.ours.again()] {
-            assert_eq!(repository.load_commit(&commit).unwrap().parents, [pair.known.clone()]);
+            assert_eq!(repository.load_commit(&commit).unwrap().parents, std::slice::from_ref(&pair.known));
         }
         pair.ours.run("fsck", ["--strict", commit.as_str()]);
         // The same once more changes nothing, and neither does one without anything new.
-        let objects = pair.ours.snapshot(&pair.ours.root().join(".git/objects"));
+        let objects = Fixture::snapshot(&pair.ours.root().join(".git/objects"));
         let again = pair.receive(&pack, &commit, &LIMITS).unwrap();
         assert!(matches!(again, Received::Stored { .. }), "{again:?}");
         let empty = pair.receive(&pair.pack(&pair.known), &pair.known, &LIMITS).unwrap();
         assert!(matches!(&empty, Received::Stored { pack: None, .. }), "{empty:?}");
-        assert_eq!(objects, pair.ours.snapshot(&pair.ours.root().join(".git/objects")));
+        assert_eq!(objects, Fixture::snapshot(&pair.ours.root().join(".git/objects")));
     });
 }
 

@@ -49,7 +49,7 @@ fn both_engines_read_the_same() {
             let [library, program] = engines(&fixture);
             let commit = library.load_commit(&next).unwrap();
             assert_eq!(commit, program.load_commit(&next).unwrap());
-            assert_eq!(commit.parents, [base.clone()]);
+            assert_eq!(commit.parents, std::slice::from_ref(&base));
             let old = library.load_commit(&base).unwrap().tree;
 
             let changes = library.load_changes(&old, &commit.tree, Renames::Ignore).unwrap();
@@ -160,7 +160,7 @@ fn a_commit_is_written_as_asked() {
                 assert_eq!(commit.message, "S\u{fc}bject\n\nSandbox-Run: r-1\n".as_bytes());
                 assert!(repository.is_ancestor(&base, &id).unwrap());
                 assert!(!repository.is_ancestor(&id, &base).unwrap());
-                assert_eq!(repository.merge_bases(&id, &base).unwrap(), [base.clone()]);
+                assert_eq!(repository.merge_bases(&id, &base).unwrap(), std::slice::from_ref(&base));
             }
             ids.push(id);
         }
