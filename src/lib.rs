@@ -6,4 +6,6 @@
 //! `integrate`, `run`, `report`, `cli`. Imports go down only; a test checks. `docs/architecture.md` says what each is for.
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod model;
+pub mod report;
