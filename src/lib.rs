@@ -2,10 +2,16 @@
 //! under a contract of owned files, with a patch bundle per turn; merged with git's own conflict detection, judged by a
 //! parent verifier, and landed only when asked.
 //!
-//! The rooms, from the bottom up: [`model`], `store`, [`git`], `plan`, `board`, `change`, `workspace`, `agent`, `verify`,
+//! The rooms, from the bottom up: [`model`], [`store`], [`git`], `plan`, `board`, `change`, `workspace`, `agent`, `verify`,
 //! `integrate`, `run`, `report`, `cli`. Imports go down only; a test checks. `docs/architecture.md` says what each is for.
 #![forbid(unsafe_code)]
 
+pub mod agent;
+pub mod change;
 pub mod cli;
+pub mod git;
 pub mod model;
+pub mod plan;
 pub mod report;
+pub mod store;
+pub mod workspace;

@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(verifier(|_| false), None);
     }
 
-    /// Both as written and with every example uncommented, the starter is TOML.
+    /// Both as written and with every example uncommented, the starter is a plan without findings but the known one.
     #[test]
     fn the_starter_is_a_plan() {
         for verifier in [None, Some(&["make", "test"][..])] {
@@ -128,13 +128,20 @@ mod tests {
             assert_eq!(table.contains_key("verify"), verifier.is_some());
             let agents = table["agents"].as_table().unwrap();
             assert!(agents.values().all(|agent| agent["owns"].is_array() && agent["run"].is_array()));
+            let (plan, findings) = crate::plan::load("plan.toml", &text).unwrap();
+            assert_eq!((plan.agents.len(), plan.verify.is_some()), (2, verifier.is_some()));
+            let known = findings.iter().all(|finding| verifier.is_none() && finding.message.contains("verifier"));
+            assert!(known, "{findings:?}");
             let uncommented: Vec<&str> = text
                 .lines()
                 .map(|line| {
                     line.strip_prefix("# ").filter(|rest| rest.contains(" = ") || rest.starts_with('[')).unwrap_or(line)
                 })
                 .collect();
-            toml::from_str::<toml::Table>(&uncommented.join("\n")).unwrap();
+            let text = uncommented.join("\n");
+            let (plan, findings) = crate::plan::load("plan.toml", &text).unwrap();
+            assert!(findings.is_empty(), "{findings:?}");
+            assert!(plan.target.is_some() && plan.jobs == 4 && plan.workspace.setup.is_some() && plan.verify.is_some());
         }
     }
 }

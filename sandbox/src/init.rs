@@ -1,0 +1,269 @@
+//! The two processes between the parent and a command.
+//!
+//! The *outer* process creates the namespaces, forks *init*, hands out a pidfd of it and waits. It ends only when the kernel
+//! has removed the last process of the box, which makes its end the proof that nothing is left. Init carries out the
+//! steps and then serves orders ([`crate::serve`]).
+//!
+//! Both hold a control socket whose other end only the parent has. When the parent is gone, however it went, init sees the
+//! hang-up and exits, and the kernel kills what is left in the namespace.
+
+use crate::mounts::Mounts;
+use crate::plan::Enforcement;
+use crate::serve;
+use crate::step::{Identity, Stage, Step};
+use crate::sys;
+use crate::wire::{self, Fault, Order, Report};
+use nix::sched::CloneFlags;
+use nix::sys::stat::Mode;
+use nix::sys::wait::WaitStatus;
+use nix::unistd::{ForkResult, Pid};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::process::{DumpableBehavior, PidfdFlags, Signal};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+/// The argument that asks a program to be the outer process.
+pub(crate) const ASKED: &str = "__sandbox-init";
+
+/// Becomes a box's init and never returns, if this process was started to be that; else does nothing.
+///
+/// Must be the first thing in `main`: the kernel gives a new user namespace to single-threaded processes only.
+pub fn init_main_if_asked() {
+    if std::env::args_os().nth(1).is_some_and(|first| first == ASKED) {
+        sys::exit_now(outer());
+    }
+}
+
+/// What is passed on from step to step in init.
+struct Build<'a> {
+    mounts: Mounts,
+    listeners: Vec<UnixListener>,
+    control: BorrowedFd<'a>,
+}
+
+fn outer() -> i32 {
+    // Nothing the parent left open may reach a box, and a copy of the parent's end would keep a box alive without it.
+    if sys::close_from(3, true).is_err() {
+        return 1;
+    }
+    let Ok(control) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3) else {
+        return 1;
+    };
+    if null_stdin().is_err() {
+        return 1;
+    }
+    // For what is made before the box has its own `/`; modes that matter are given where a thing is made.
+    nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
+    let order = wire::receive::<Order>(control.as_fd(), RecvFlags::empty(), true);
+    let Ok(Some((Order::Start(enforcement), _))) = order else {
+        return 1;
+    };
+    let init = separate(&enforcement, control.as_fd());
+    // Only init's copy may keep the parent waiting: when init ends, the parent must see the hang-up.
+    drop(control);
+    match init {
+        Ok(init) => wait_for(init),
+        Err(()) => 1,
+    }
+}
+
+fn null_stdin() -> Result<(), Errno> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+    rustix::stdio::dup2_stdin(null)
+}
+
+fn report_fault(control: BorrowedFd<'_>, step: usize, fault: Fault) {
+    let report = Report::Failed { step, path: fault.path.map(Into::into), errno: fault.errno };
+    // If nobody listens any more there is nobody to tell.
+    drop(wire::tell(control, &report, &[]));
+}
+
+/// Carries out the outer steps and forks init; the parent has been told of what failed.
+fn separate(enforcement: &Enforcement, control: BorrowedFd<'_>) -> Result<Pid, ()> {
+    let mut last = 0;
+    for (index, step) in enforcement.steps().iter().enumerate() {
+        last = index;
+        match step.stage() {
+            Stage::Outer => {
+                outer_step(step).map_err(|fault| report_fault(control, index, fault))?;
+            }
+            Stage::Init | Stage::Command => {}
+        }
+    }
+    fork_init(enforcement, control).map_err(|fault| report_fault(control, last, fault))
+}
+
+fn outer_step(step: &Step) -> Result<(), Fault> {
+    match step {
+        Step::Unshare { network } => unshare(*network),
+        Step::Map { user, group } => map(*user, *group),
+        other => Err(misplaced(other)),
+    }
+}
+
+fn misplaced(_step: &Step) -> Fault {
+    Fault::from(Errno::INVAL)
+}
+
+fn unshare(network: bool) -> Result<(), Fault> {
+    // The groups of root's session would stay on as rights to host files. Others may not drop theirs.
+    match nix::unistd::setgroups(&[]) {
+        Ok(()) | Err(nix::Error::EPERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut spaces = CloneFlags::CLONE_NEWUSER
+        | CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWCGROUP;
+    if network {
+        spaces |= CloneFlags::CLONE_NEWNET;
+    }
+    Ok(nix::sched::unshare(spaces)?)
+}
+
+fn map(user: Identity, group: Identity) -> Result<(), Fault> {
+    let write = |path: &str, text: String| -> Result<(), Fault> {
+        let write = || {
+            let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+            rustix::io::write(&file, text.as_bytes())
+        };
+        write().map_err(|errno| Fault::from(errno).at(path))?;
+        Ok(())
+    };
+    write("/proc/self/setgroups", "deny".to_owned())?;
+    write("/proc/self/uid_map", format!("{} {} 1\n", user.inner, user.outer))?;
+    write("/proc/self/gid_map", format!("{} {} 1\n", group.inner, group.outer))
+}
+
+/// Forks init and tells the parent of it. Init goes on only once it would die with this process.
+fn fork_init(enforcement: &Enforcement, control: BorrowedFd<'_>) -> Result<Pid, Fault> {
+    let (armed_read, armed_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (go_read, go_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    match sys::fork_single()? {
+        ForkResult::Child => {
+            drop((armed_read, go_write));
+            // Process-bound although it is thread-bound: the outer process has one thread, which lives as long as it.
+            let armed = rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+                .and_then(|()| rustix::io::write(&armed_write, b"a"));
+            drop(armed_write);
+            // The end of file says that the outer process died before the signal was armed.
+            if armed.is_err() || rustix::io::read(&go_read, &mut [0; 1]) != Ok(1) {
+                sys::exit_now(1);
+            }
+            drop(go_read);
+            sys::exit_now(init(enforcement, control))
+        }
+        ForkResult::Parent { child } => {
+            drop((armed_write, go_read));
+            let ready = rustix::io::read(&armed_read, &mut [0; 1])?;
+            let pid = rustix::process::Pid::from_raw(child.as_raw()).ok_or(Errno::SRCH)?;
+            // Not reaped yet, so the number is this process whether it lives or not.
+            let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+            if ready == 1 {
+                wire::tell(control, &Report::Born, &[handle.as_fd()])?;
+                rustix::io::write(&go_write, b"g")?;
+            }
+            Ok(child)
+        }
+    }
+}
+
+/// Waits for the end of init, which is the end of the box.
+fn wait_for(init: Pid) -> i32 {
+    loop {
+        match nix::sys::wait::waitpid(init, None) {
+            Ok(WaitStatus::Exited(_, code)) => return code,
+            Ok(WaitStatus::Signaled(..)) => return 0,
+            Err(nix::Error::EINTR) | Ok(_) => {}
+            Err(_) => return 1,
+        }
+    }
+}
+
+fn init(enforcement: &Enforcement, control: BorrowedFd<'_>) -> i32 {
+    let mut build = Build { mounts: Mounts::default(), listeners: Vec::new(), control };
+    for (index, step) in enforcement.steps().iter().enumerate() {
+        if step.stage() != Stage::Init {
+            continue;
+        }
+        if let Err(fault) = build.step(step) {
+            report_fault(build.control, index, fault);
+            return 1;
+        }
+    }
+    let files: Vec<BorrowedFd<'_>> = build.listeners.iter().map(|listener| listener.as_fd()).collect();
+    if wire::tell(control, &Report::Ready, &files).is_err() {
+        return 1;
+    }
+    drop(build);
+    match serve::serve(enforcement, control) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    }
+}
+
+impl Build<'_> {
+    fn step(&mut self, step: &Step) -> Result<(), Fault> {
+        match step {
+            Step::Private => Mounts::private(),
+            Step::Clone { id, source, access } => self.mounts.clone(*id, source, access.is_read_only()),
+            Step::Root => self.mounts.enter_root(),
+            Step::Devices { size } => self.mounts.devices(*size),
+            Step::Processes => self.mounts.processes(),
+            Step::ForbidNesting => self.mounts.forbid_nesting(),
+            Step::ProtectProcesses => self.mounts.protect_processes(),
+            Step::Scratch { target, mode, size } => self.mounts.scratch(target, *mode, *size),
+            Step::Hide { target } => self.mounts.hide(target),
+            Step::Bind { id, target } => self.mounts.bind(*id, target),
+            Step::Mask { target } => self.mounts.mask(target),
+            Step::Seal { target } => self.mounts.seal(target),
+            Step::Pivot => std::mem::take(&mut self.mounts).pivot(),
+            Step::Hostname { name } => Ok(nix::unistd::sethostname(name)?),
+            Step::Loopback => Ok(sys::loopback_up()?),
+            Step::Listen { path } => {
+                self.listeners.push(listen(path).map_err(|fault| fault.at(path))?);
+                Ok(())
+            }
+            Step::DropCapabilities => drop_capabilities(),
+            Step::NoNewPrivileges => Ok(rustix::thread::set_no_new_privs(true)?),
+            Step::Undumpable => Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?),
+            Step::Unshare { .. } | Step::Map { .. } | Step::Limit { .. } => Err(misplaced(step)),
+        }
+    }
+}
+
+/// A listening socket, whose directory is made if missing. Bound by way of the directory's descriptor: the kernel takes
+/// 107 bytes of path at most.
+fn listen(path: &Path) -> Result<UnixListener, Fault> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let name = path.file_name().unwrap_or(OsStr::new("socket"));
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+    let directory = crate::place::find(root.as_fd(), parent, crate::place::Missing::Directory)?;
+    rustix::process::fchdir(&directory)?;
+    let listener = UnixListener::bind(OsStr::from_bytes(name.as_bytes()));
+    rustix::process::chdir("/")?;
+    Ok(listener?)
+}
+
+/// Drops every capability, those that a program could bring back included.
+fn drop_capabilities() -> Result<(), Fault> {
+    use rustix::thread::{CapabilitySet, CapabilitySets};
+    rustix::thread::clear_ambient_capability_set()?;
+    for capability in CapabilitySet::all().iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // A capability this kernel does not know.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}

@@ -1,0 +1,211 @@
+//! What a box may see and do, as plain data.
+//!
+//! A policy says nothing about how it is enforced; [`crate::Enforcement::plan`] turns it into steps or says why it cannot.
+//! Every path must be absolute and canonical: the mounts refuse to walk through a symlink.
+
+use std::path::PathBuf;
+
+/// Whether a bound path can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Access {
+    /// Reading only, for this mount and for all below it; metadata cannot change either.
+    ReadOnly,
+    /// Reading and writing, as far as file modes allow.
+    ReadWrite,
+}
+
+/// The network a box has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// A network of its own with nothing but the loopback interface.
+    None,
+    /// The host's network, with everything that listens on it.
+    Host,
+}
+
+/// Whether processes in the box may create namespaces of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nesting {
+    /// They may not: the user-namespace limit of the box is zero.
+    Denied,
+    /// They may, for agents that bring a sandbox. What is mounted stays locked, yet more of the kernel is in reach.
+    Allowed,
+}
+
+/// A host directory that takes the place of another path inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrivateDir {
+    /// The directory on the host.
+    pub source: PathBuf,
+    /// Where it is seen inside.
+    pub target: PathBuf,
+}
+
+/// A host file or directory shown inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expose {
+    /// The file or directory on the host.
+    pub source: PathBuf,
+    /// Where it is seen inside; made if missing and if the place can be written.
+    pub target: PathBuf,
+    /// Whether it can be written.
+    pub access: Access,
+}
+
+impl Expose {
+    /// Shows `path` at its own place, read-only.
+    pub fn read_only(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self { source: path.clone(), target: path, access: Access::ReadOnly }
+    }
+
+    /// Shows `path` at its own place, writable.
+    pub fn read_write(path: impl Into<PathBuf>) -> Self {
+        Self { access: Access::ReadWrite, ..Self::read_only(path) }
+    }
+
+    /// The same, seen at `target` instead.
+    #[must_use]
+    pub fn at(self, target: impl Into<PathBuf>) -> Self {
+        Self { target: target.into(), ..self }
+    }
+}
+
+/// Limits on each process, set before a command starts; a limit above the inherited one is lowered to it.
+///
+/// Core dumps are always off: they would be written where the host's pattern says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest file a process may write, in bytes.
+    pub file_size: Option<u64>,
+    /// How many files a process may hold open.
+    pub open_files: Option<u64>,
+    /// Size of each temporary file system of the box, in bytes; 256 MiB if not given.
+    pub scratch: Option<u64>,
+}
+
+/// What one box may see and do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The host name seen inside.
+    pub hostname: String,
+    /// The working directory, seen at its own path.
+    pub workdir: PathBuf,
+    /// Whether the working directory can be written.
+    pub workdir_access: Access,
+    /// The directory that stands in for `$HOME`.
+    pub home: PrivateDir,
+    /// The host directory that stands in for `/tmp`.
+    pub tmp: PathBuf,
+    /// Directories that are empty and read-only inside, apart from what is exposed below them. They must exist: a place
+    /// to hide cannot be made in a tree that is read-only.
+    pub hide: Vec<PathBuf>,
+    /// Host paths shown inside, parents before children. One that is hidden as well is just exposed.
+    pub expose: Vec<Expose>,
+    /// Files that are empty and read-only inside. A missing one needs no mask and is passed over.
+    pub mask: Vec<PathBuf>,
+    /// Paths that can be read but not removed, renamed or written, though what holds them is writable.
+    ///
+    /// Only the path itself is held. A directory between it and the mount it lies in could still be renamed, so pin
+    /// direct children of the working directory or of an exposed path.
+    pub pin: Vec<PathBuf>,
+    /// The network.
+    pub network: Network,
+    /// Unix sockets made inside whose listening ends are handed out by [`crate::Sandbox::take_listener`].
+    pub listen: Vec<PathBuf>,
+    /// Limits on each process.
+    pub limits: Limits,
+    /// Whether namespaces may be created inside.
+    pub nesting: Nesting,
+}
+
+impl Policy {
+    /// The tightest policy: a writable `workdir`, a private home and `/tmp`, no network, all else read-only.
+    pub fn new(workdir: impl Into<PathBuf>, home: PrivateDir, tmp: impl Into<PathBuf>) -> Self {
+        Self {
+            hostname: "sandbox".to_owned(),
+            workdir: workdir.into(),
+            workdir_access: Access::ReadWrite,
+            home,
+            tmp: tmp.into(),
+            hide: Vec::new(),
+            expose: Vec::new(),
+            mask: Vec::new(),
+            pin: Vec::new(),
+            network: Network::None,
+            listen: Vec::new(),
+            limits: Limits::default(),
+            nesting: Nesting::Denied,
+        }
+    }
+
+    /// Sets the host name seen inside.
+    #[must_use]
+    pub fn hostname(mut self, name: impl Into<String>) -> Self {
+        self.hostname = name.into();
+        self
+    }
+
+    /// Sets whether the working directory can be written.
+    #[must_use]
+    pub fn workdir_access(mut self, access: Access) -> Self {
+        self.workdir_access = access;
+        self
+    }
+
+    /// Hides a directory.
+    #[must_use]
+    pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
+        self.hide.push(path.into());
+        self
+    }
+
+    /// Shows a host path.
+    #[must_use]
+    pub fn expose(mut self, expose: Expose) -> Self {
+        self.expose.push(expose);
+        self
+    }
+
+    /// Empties a file.
+    #[must_use]
+    pub fn mask(mut self, path: impl Into<PathBuf>) -> Self {
+        self.mask.push(path.into());
+        self
+    }
+
+    /// Holds a path in its place, read-only.
+    #[must_use]
+    pub fn pin(mut self, path: impl Into<PathBuf>) -> Self {
+        self.pin.push(path.into());
+        self
+    }
+
+    /// Sets the network.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// Makes a listening socket inside.
+    #[must_use]
+    pub fn listen(mut self, path: impl Into<PathBuf>) -> Self {
+        self.listen.push(path.into());
+        self
+    }
+
+    /// Sets the limits.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets whether namespaces may be created inside.
+    #[must_use]
+    pub fn nesting(mut self, nesting: Nesting) -> Self {
+        self.nesting = nesting;
+        self
+    }
+}

@@ -1,0 +1,180 @@
+//! Starting one command, in init: fork, make the child ordinary, exec.
+
+use crate::plan::Enforcement;
+use crate::step::{Resource, Step};
+use crate::sys;
+use crate::wire::ChildStage;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::stat::Mode;
+use nix::unistd::{ForkResult, Pid};
+use rustix::fs::OFlags;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// A command as ordered.
+pub(crate) struct Program<'a> {
+    pub(crate) argv: Vec<OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) cwd: OsString,
+    pub(crate) enforcement: &'a Enforcement,
+}
+
+type Failure = (ChildStage, i32);
+
+fn setup<E: Into<std::io::Error>>(error: E) -> Failure {
+    (ChildStage::Setup, error.into().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Starts it, with those of the standard streams that are `given` taken from `files`; waits until it runs or has failed.
+pub(crate) fn start(program: &Program<'_>, given: [bool; 3], files: Vec<OwnedFd>) -> Result<Pid, Failure> {
+    let argv = c_strings(program.argv.iter().map(OsString::as_os_str))?;
+    let env = program.env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
+    let env: Vec<CString> = env.map(CString::new).collect::<Result<_, _>>().map_err(|_| setup(Errno::EINVAL))?;
+    let candidates = candidates(program)?;
+    let streams = streams(given, files)?;
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(setup)?;
+    match sys::fork_single().map_err(setup)? {
+        ForkResult::Child => {
+            drop(read);
+            let (stage, errno) = run(program, streams, &candidates, &argv, &env);
+            let mut message = [0_u8; 5];
+            message[0] = match stage {
+                ChildStage::Setup => b's',
+                ChildStage::Directory => b'd',
+                ChildStage::Program => b'p',
+            };
+            message[1..].copy_from_slice(&errno.to_ne_bytes());
+            // A pipe takes five bytes at once or not at all; if not at all, the exit code says that it failed.
+            let _ = rustix::io::write(&write, &message);
+            sys::exit_now(127)
+        }
+        ForkResult::Parent { child } => {
+            drop((write, streams));
+            match answer(&read) {
+                Ok(None) => Ok(child),
+                Ok(Some(failure)) => {
+                    reap(child);
+                    Err(failure)
+                }
+                Err(errno) => Err(setup(errno)),
+            }
+        }
+    }
+}
+
+/// What the child wrote: nothing when exec closed the pipe for it.
+fn answer(read: &OwnedFd) -> Result<Option<Failure>, rustix::io::Errno> {
+    let mut message = [0_u8; 5];
+    let length = loop {
+        match rustix::io::read(read, &mut message) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    let [stage, a, b, c, d] = message;
+    let stage = match (length, stage) {
+        (0, _) => return Ok(None),
+        (_, b'd') => ChildStage::Directory,
+        (_, b'p') => ChildStage::Program,
+        (_, _) => ChildStage::Setup,
+    };
+    Ok(Some((stage, i32::from_ne_bytes([a, b, c, d]))))
+}
+
+/// Collects a child that is ending by itself.
+fn reap(child: Pid) {
+    while nix::sys::wait::waitpid(child, None) == Err(Errno::EINTR) {}
+}
+
+/// The three streams: those given, and `/dev/null`.
+fn streams(given: [bool; 3], files: Vec<OwnedFd>) -> Result<[OwnedFd; 3], Failure> {
+    let mut files = files.into_iter();
+    let mut next = |is_given: bool| {
+        if is_given {
+            return files.next().ok_or_else(|| setup(Errno::EBADF));
+        }
+        rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, rustix::fs::Mode::empty())
+            .map_err(setup)
+    };
+    let [stdin, stdout, stderr] = given;
+    Ok([next(stdin)?, next(stdout)?, next(stderr)?])
+}
+
+fn c_strings<'a>(words: impl Iterator<Item = &'a OsStr>) -> Result<Vec<CString>, Failure> {
+    words.map(|word| CString::new(word.as_bytes()).map_err(|_| setup(Errno::EINVAL))).collect()
+}
+
+/// The paths to try, in order: by the `PATH` the command itself gets, never by ours.
+fn candidates(program: &Program<'_>) -> Result<Vec<CString>, Failure> {
+    let name = program.argv.first().ok_or((ChildStage::Program, libc::ENOENT))?.as_bytes();
+    if name.contains(&b'/') {
+        return c_strings([OsStr::from_bytes(name)].into_iter());
+    }
+    let path = program.env.iter().rev().find(|(key, _)| key == "PATH");
+    let path = path.map(|(_, value)| value.as_bytes()).unwrap_or_default();
+    let all = path
+        .split(|byte| *byte == b':')
+        .filter(|folder| folder.starts_with(b"/"))
+        .map(|folder| CString::new([folder, b"/", name].concat()).map_err(|_| setup(Errno::EINVAL)));
+    if name.is_empty() { Ok(Vec::new()) } else { all.collect() }
+}
+
+/// In the child: makes it ordinary and becomes the program. Returns only if that failed.
+fn run(
+    program: &Program<'_>,
+    streams: [OwnedFd; 3],
+    candidates: &[CString],
+    argv: &[CString],
+    env: &[CString],
+) -> Failure {
+    if let Err(failure) = prepare(program, streams) {
+        return failure;
+    }
+    let mut worst = libc::ENOENT;
+    for candidate in candidates {
+        let Err(errno) = nix::unistd::execve(candidate, argv, env);
+        match errno {
+            Errno::ENOENT | Errno::ENOTDIR => {}
+            Errno::EACCES => worst = libc::EACCES,
+            other => return (ChildStage::Program, other as i32),
+        }
+    }
+    (ChildStage::Program, worst)
+}
+
+fn prepare(program: &Program<'_>, streams: [OwnedFd; 3]) -> Result<(), Failure> {
+    // A session of its own: no terminal to put input into, and no group that the parent's terminal signals.
+    nix::unistd::setsid().map_err(setup)?;
+    let [stdin, stdout, stderr] = streams;
+    rustix::stdio::dup2_stdin(&stdin).map_err(setup)?;
+    rustix::stdio::dup2_stdout(&stdout).map_err(setup)?;
+    rustix::stdio::dup2_stderr(&stderr).map_err(setup)?;
+    // The files of a work tree get ordinary modes, as if made by hand: they are compared, shared and checked in. What keeps
+    // others out is the directory around them.
+    nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
+    nix::unistd::chdir(program.cwd.as_os_str()).map_err(|errno| (ChildStage::Directory, errno as i32))?;
+    for step in program.enforcement.steps() {
+        if let Step::Limit { resource, value } = step {
+            limit(*resource, *value).map_err(setup)?;
+        }
+    }
+    // Further confinement of commands (Landlock rules, system-call filters) goes here, the filter last.
+    sys::reset_signals().map_err(setup)?;
+    // Closed by exec, not now: the pipe that tells of failure must live until then.
+    sys::close_from(3, false).map_err(setup)
+}
+
+/// Lowers a limit; one that is lower already stays.
+fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
+    use nix::sys::resource::{Resource as Kind, getrlimit, setrlimit};
+    let kind = match resource {
+        Resource::Core => Kind::RLIMIT_CORE,
+        Resource::FileSize => Kind::RLIMIT_FSIZE,
+        Resource::OpenFiles => Kind::RLIMIT_NOFILE,
+    };
+    let (_, hard) = getrlimit(kind)?;
+    let value = value.min(hard);
+    setrlimit(kind, value, value)
+}

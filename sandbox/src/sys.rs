@@ -1,0 +1,128 @@
+//! The system calls that no safe wrapper exists for: the only file of the project with `unsafe` in it.
+#![expect(unsafe_code, reason = "each block is one system call, with its reason")]
+
+use nix::libc;
+use nix::unistd::{ForkResult, Pid};
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use tokio::io::unix::AsyncFd;
+
+/// How many signals the kernel has.
+const KERNEL_SIGNALS: libc::c_int = 64;
+
+/// Mount attributes, as `mount_setattr` takes them.
+#[derive(Clone, Copy)]
+pub(crate) struct MountAttributes(u64);
+
+impl MountAttributes {
+    pub(crate) const READ_ONLY: Self = Self(libc::MOUNT_ATTR_RDONLY);
+    pub(crate) const NO_SUID: Self = Self(libc::MOUNT_ATTR_NOSUID);
+    pub(crate) const NO_DEVICES: Self = Self(libc::MOUNT_ATTR_NODEV);
+    pub(crate) const NO_EXEC: Self = Self(libc::MOUNT_ATTR_NOEXEC);
+
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Adds attributes to the mount that `mount` is the root of, and to all mounts below it if `recursive`.
+pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, add: MountAttributes, recursive: bool) -> io::Result<()> {
+    let attributes = libc::mount_attr { attr_set: add.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the descriptor is open for the call, the path is an empty C string, and the structure lives until the call
+    // returns; its size is passed, so the kernel reads no further.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Forks. The caller must be the only thread, which it checks.
+pub(crate) fn fork_single() -> io::Result<ForkResult> {
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads != 1 {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    // SAFETY: with one thread no lock can be held by another, so the child may do what the parent may.
+    unsafe { nix::unistd::fork() }.map_err(io::Error::from)
+}
+
+/// Marks all descriptors from `first` on as closed on exec, or closes them at once.
+pub(crate) fn close_from(first: u32, now: bool) -> io::Result<()> {
+    let flags = if now { 0 } else { libc::CLOSE_RANGE_CLOEXEC };
+    // SAFETY: plain numbers. With `now` the caller has no object that owns a descriptor from `first` on, so no later use
+    // or second close of one can follow.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Every signal back to its default action, and none blocked: exec keeps both what is ignored and what is blocked.
+pub(crate) fn reset_signals() -> io::Result<()> {
+    // The kernel's own form of an action, whose zeroes mean the default one; longer than it is on any architecture.
+    let default = [0_u64; 8];
+    for signal in 1..=KERNEL_SIGNALS {
+        // SAFETY: the kernel reads a structure no longer than the array, and writes nothing. It installs no handler, so no
+        // code of ours can be run by a signal. Not by way of the C library, which keeps two signals to itself and would
+        // leave them ignored if whoever started us ignored them. What the kernel refuses (KILL, STOP) is as wanted.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null::<u64>(), size_of::<u64>())
+        };
+    }
+    nix::sys::signal::sigprocmask(
+        nix::sys::signal::SigmaskHow::SIG_SETMASK,
+        Some(&nix::sys::signal::SigSet::empty()),
+        None,
+    )
+    .map_err(io::Error::from)
+}
+
+/// Switches the loopback interface on.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let socket: OwnedFd = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: a structure of numbers and byte arrays, for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    // SAFETY: both calls read and write the structure only, which lives until they return; the flags are the union's
+    // field for these two requests.
+    let result = unsafe {
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) == 0 {
+            request.ifr_ifru.ifru_flags |= i16::try_from(libc::IFF_UP).unwrap_or(1);
+            libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
+        } else {
+            -1
+        }
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the runtime watch a socket.
+pub(crate) fn watch(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` always gives the same descriptor, and keeps it open for as long as it is registered: nothing
+    // takes it out of the `AsyncFd` or replaces it.
+    unsafe { AsyncFd::register(socket) }.map_err(io::Error::from)
+}
+
+/// Ends this process without running what a library may have left to run at exit.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: ends the process; nothing of it is used afterwards.
+    unsafe { libc::_exit(code) }
+}
+
+/// Sends a signal to every process of this pid namespace but its init, which the caller must be.
+pub(crate) fn signal_box(signal: i32) -> io::Result<()> {
+    if Pid::this() != Pid::from_raw(1) {
+        return Err(io::Error::from_raw_os_error(libc::EPERM));
+    }
+    // SAFETY: plain numbers; as process 1 of its namespace the caller reaches nothing outside.
+    if unsafe { libc::kill(-1, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,12 @@
+//! Boxes on the real kernel. Each attack is first shown to work without what stops it.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::disallowed_methods, reason = "tests set up files and start this binary again")]
+
+mod bench;
+mod commands;
+mod ends;
+mod files;
+mod network;
+mod rights;
+mod starts;
+mod users;

@@ -1,0 +1,541 @@
+//! An attempt, from the start of its box to its end.
+//!
+//! Steps:
+//! 1. The box. If it cannot be had, the attempt ends here and nothing of the agent has run.
+//! 2. `setup`, in a new worktree.
+//! 3. Turn 0: the state the attempt begins with is captured and pinned. It decides what this attempt changed.
+//! 4. `attempt.started`, safe on disk.
+//! 5. Each command: spawned, watched, and at its end everything it left is killed, the worktree captured, the turn written
+//!    down. A turn that an agent ends itself is captured with all its processes stopped.
+//! 6. The box ends, and the worktree's link to the repository is looked at once more.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use sandbox::{Command as BoxCommand, Enforcement, Launcher, Sandbox, SpawnError, Stdio};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::error::Error;
+use super::output::{Allowance, OutputLog};
+use super::supervise::{Bounds, Cut, Ended, Happening, Supervisor, output_pipe};
+use super::turn::{Progress, Scribe, TurnEnd};
+use super::turn_socket::{TurnRequest, TurnSocket};
+use crate::change::bundle::Ledger;
+use crate::change::{self, Capturer, Snapshot};
+use crate::model::change::Actor;
+use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Subject, TurnStarted};
+use crate::model::plan::{AgentTask, Argv};
+use crate::model::{AttemptOutcome, CommitId, ProcessEnd, RefName, RepoPath, TurnId};
+use crate::plan::CompiledContract;
+use crate::store::{Record, RunDir};
+use crate::workspace::{Workspace, seen, working_box};
+
+/// What drives an agent that is a command.
+pub const ADAPTER: &str = "command";
+
+/// One attempt to be made.
+#[derive(Debug)]
+pub struct Assignment<'a> {
+    /// The run's folder.
+    pub run: &'a RunDir,
+    /// The agent's task.
+    pub task: &'a AgentTask,
+    /// Its contract, ready to judge.
+    pub contract: &'a CompiledContract,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// Its worktree.
+    pub workspace: &'a Workspace,
+    /// The commit the worktree was made from.
+    pub fork: &'a Snapshot,
+    /// The newest snapshot of the worktree; the fork point in the first attempt.
+    pub latest: Snapshot,
+    /// Where the agent's branch stands.
+    pub branch_at: CommitId,
+    /// A command to run first, in a new worktree.
+    pub setup: Option<&'a Argv>,
+    /// How the attempt before ended.
+    pub before: Option<AttemptOutcome>,
+    /// What captures are made with.
+    pub capturer: &'a Capturer,
+    /// What is told goes here.
+    pub journal: &'a dyn Record,
+    /// Told when everything is to stop.
+    pub stop: CancellationToken,
+    /// Told when not even the grace period counts any more.
+    pub kill: CancellationToken,
+}
+
+/// How an attempt ended, and where it leaves the worktree.
+#[derive(Debug, Clone)]
+pub struct AttemptEnd {
+    /// How it ended.
+    pub outcome: AttemptOutcome,
+    /// The newest snapshot.
+    pub latest: Snapshot,
+    /// Where the agent's branch stands.
+    pub branch_at: CommitId,
+}
+
+/// Why an attempt stops before its last turn is done.
+struct Stop {
+    outcome: AttemptOutcome,
+    reason: String,
+    end: Option<ProcessEnd>,
+}
+
+impl Stop {
+    fn new(outcome: AttemptOutcome, reason: impl Into<String>) -> Self {
+        Self { outcome, reason: reason.into(), end: None }
+    }
+}
+
+/// Either the work goes on, or the attempt stops for a reason that is the agent's or the machine's.
+type Going<T> = Result<Result<T, Stop>, Error>;
+
+/// Makes the attempt.
+pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
+    let begun = Instant::now();
+    let mut attempt = Attempt::new(&assignment, begun);
+    let stop = match attempt.open_box().await? {
+        Err(stop) => Some(stop),
+        Ok((boxed, mut socket)) => {
+            let stop = attempt.work(&boxed, socket.as_mut()).await;
+            boxed.shutdown().await.map_err(Error::Box)?;
+            stop?
+        }
+    };
+    attempt.finish(stop, begun.elapsed())
+}
+
+struct Attempt<'a> {
+    of: &'a Assignment<'a>,
+    scribe: Scribe<'a>,
+    bounds: Bounds,
+    progress: Progress,
+    leftovers: u32,
+    last_end: Option<ProcessEnd>,
+    hints: Vec<String>,
+    started: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(of: &'a Assignment<'a>, begun: Instant) -> Self {
+        let limits = &of.task.sandbox.limits;
+        let ledger = Ledger {
+            repository: &of.capturer.repository,
+            run: of.run,
+            agent: &of.task.name,
+            adapter: ADAPTER,
+            fork: of.fork,
+            contract: &of.task.contract,
+            compiled: of.contract,
+        };
+        Self {
+            of,
+            scribe: Scribe { capturer: of.capturer, workspace: of.workspace, ledger, journal: of.journal },
+            bounds: Bounds {
+                deadline: begun + limits.time.unsigned_abs(),
+                idle: limits.idle.unsigned_abs(),
+                output: Allowance::new(limits.output),
+                stop: of.stop.clone(),
+                kill: of.kill.clone(),
+            },
+            progress: Progress {
+                latest: of.latest.clone(),
+                branch_at: of.branch_at.clone(),
+                base: of.latest.commit.clone(),
+                ignored_before: HashSet::new(),
+                record: None,
+            },
+            leftovers: 0,
+            last_end: None,
+            hints: Vec::new(),
+            started: false,
+        }
+    }
+
+    async fn open_box(&mut self) -> Going<(Sandbox, Option<TurnSocket>)> {
+        let Assignment { task, workspace, capturer, .. } = self.of;
+        let refused = |reason: String| Ok(Err(Stop::new(AttemptOutcome::SandboxRefused, reason)));
+        let policy = match working_box(&capturer.environment, &capturer.surroundings, &workspace.place, &task.sandbox) {
+            Ok(policy) => policy,
+            Err(error @ crate::workspace::Error::Expose { .. }) => return refused(error.to_string()),
+            Err(error) => return Err(error.into()),
+        };
+        let enforcement = match Enforcement::plan(&policy, &capturer.host) {
+            Ok(enforcement) => enforcement,
+            Err(refusal) => return refused(refusal.to_string()),
+        };
+        match Sandbox::start(&enforcement, &Launcher::new(&capturer.environment.program)).await {
+            Ok(boxed) => {
+                let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
+                Ok(Ok((boxed, listener.map(TurnSocket::new))))
+            }
+            Err(error) => refused(with_causes(&error)),
+        }
+    }
+
+    async fn work(&mut self, boxed: &Sandbox, mut socket: Option<&mut TurnSocket>) -> Result<Option<Stop>, Error> {
+        if let Some(setup) = self.of.setup
+            && let Err(stop) = self.set_up(boxed, setup).await?
+        {
+            return Ok(Some(stop));
+        }
+        if let Err(stop) = self.begin().await? {
+            return Ok(Some(stop));
+        }
+        let mut turn = 1;
+        for argv in &self.of.task.turns {
+            if self.of.stop.is_cancelled() {
+                return Ok(Some(Stop::new(AttemptOutcome::Interrupted, "stopped before its next turn")));
+            }
+            if let Err(stop) = self.take_turn(boxed, argv, &mut turn, socket.as_deref_mut()).await? {
+                return Ok(Some(stop));
+            }
+            turn += 1;
+        }
+        Ok(None)
+    }
+
+    /// Runs the setup command. What it writes is part of the state the attempt begins with.
+    async fn set_up(&mut self, boxed: &Sandbox, argv: &Argv) -> Going<()> {
+        let turn = TurnId::new(self.of.attempt, 0);
+        let ended = match self.run_command(boxed, argv, turn, None).await? {
+            Ok(ended) => ended,
+            Err(stop) => return Ok(Err(Stop { outcome: AttemptOutcome::SetupFailed, ..stop })),
+        };
+        self.leftovers += ended.leftovers;
+        match ended {
+            Ended { cut: Some(Cut::Stopped), .. } => {
+                Ok(Err(Stop::new(AttemptOutcome::Interrupted, "stopped during setup")))
+            }
+            Ended { cut: None, end, .. } if end.is_success() => Ok(Ok(())),
+            Ended { end, cut, .. } => {
+                let why = cut.map_or_else(|| end.to_string(), |cut| self.cut_text(cut, ended.leftovers));
+                let reason = format!("setup `{}` failed: {why}", shell_words::join(argv));
+                Ok(Err(Stop { outcome: AttemptOutcome::SetupFailed, reason, end: Some(end) }))
+            }
+        }
+    }
+
+    /// Captures the state the attempt begins with, and makes the attempt known.
+    async fn begin(&mut self) -> Going<()> {
+        let turn = TurnId::new(self.of.attempt, 0);
+        let captured = match self.scribe.capture(turn, "start", &mut self.progress).await {
+            Ok(captured) => captured,
+            Err(error) => return stop_of_capture(error),
+        };
+        self.progress.base = captured.snapshot.commit.clone();
+        self.progress.ignored_before = captured.ignored.iter().cloned().collect::<HashSet<RepoPath>>();
+        if captured.snapshot.tree != self.progress.latest.tree {
+            let ended = TurnEnd { label: "start".to_owned(), ..TurnEnd::default() };
+            self.scribe.write(turn, Actor::Runtime, &ended, &captured, &mut self.progress)?;
+        }
+        self.progress.latest = captured.snapshot.clone();
+        let started = AttemptStarted {
+            fork_point: self.of.fork.commit.clone(),
+            base_ref: captured.snapshot.commit,
+            base_tree: captured.snapshot.tree,
+            branch: RefName::agent_branch(self.of.run.id(), &self.of.task.name),
+            worktree: self.of.workspace.place.worktree().to_owned(),
+            adapter: ADAPTER.to_owned(),
+        };
+        self.scribe.record(self.subject(), EventKind::AttemptStarted(started))?;
+        self.started = true;
+        Ok(Ok(()))
+    }
+
+    /// One command and the turns that come of it: one, and one more for each that the agent ends itself.
+    async fn take_turn(
+        &mut self,
+        boxed: &Sandbox,
+        argv: &Argv,
+        turn: &mut u32,
+        socket: Option<&mut TurnSocket>,
+    ) -> Going<()> {
+        let label = shell_words::join(argv);
+        let ended = match self.run_turns(boxed, argv, &label, turn, socket).await? {
+            Ok(ended) => ended,
+            Err(stop) => return Ok(Err(stop)),
+        };
+        self.leftovers += ended.leftovers;
+        self.last_end = Some(ended.end);
+        let told = TurnEnd {
+            label,
+            tool: argv.first().cloned(),
+            end: Some(ended.end),
+            leftovers: ended.leftovers,
+            interrupted: ended.cut.is_some(),
+            live: false,
+        };
+        if let Err(stop) = self.close_turn(TurnId::new(self.of.attempt, *turn), &told).await? {
+            return Ok(Err(stop));
+        }
+        Ok(match stop_of_command(&ended) {
+            None => Ok(()),
+            Some(outcome) => {
+                let reason = match ended.cut {
+                    Some(cut) => self.cut_text(cut, ended.leftovers),
+                    None => format!("`{}` ended with {}", shell_words::join(argv), ended.end),
+                };
+                Err(Stop { outcome, reason, end: Some(ended.end) })
+            }
+        })
+    }
+
+    async fn close_turn(&mut self, turn: TurnId, ended: &TurnEnd) -> Going<()> {
+        match self.scribe.capture(turn, &ended.label, &mut self.progress).await {
+            Ok(captured) => {
+                self.scribe.write(turn, Actor::SubAgent, ended, &captured, &mut self.progress)?;
+                Ok(Ok(()))
+            }
+            Err(error) => stop_of_capture(error),
+        }
+    }
+
+    async fn run_turns(
+        &mut self,
+        boxed: &Sandbox,
+        argv: &Argv,
+        label: &str,
+        turn: &mut u32,
+        mut socket: Option<&mut TurnSocket>,
+    ) -> Going<Ended> {
+        let started = TurnStarted { label: label.to_owned(), argv: argv.clone() };
+        let id = |turn: u32| TurnId::new(self.of.attempt, turn);
+        self.scribe.record(Subject::turn(&self.of.task.name, id(*turn)), EventKind::TurnStarted(started.clone()))?;
+        let mut log = OutputLog::open(&self.of.run.output(&self.of.task.name, id(*turn)))?;
+        let mut supervisor = match self.spawn(boxed, argv, id(*turn)).await? {
+            Ok(supervisor) => supervisor,
+            Err(stop) => return self.could_not_start(id(*turn), label, stop).await,
+        };
+        loop {
+            let (journal, agent) = (self.of.journal, &self.of.task.name);
+            let mut on_output = |chunk: &[u8]| journal.output(agent, chunk);
+            let happening =
+                supervisor.next(boxed, &mut self.bounds, &mut log, &mut on_output, socket.as_deref_mut()).await?;
+            match happening {
+                Happening::Ended(ended) => return Ok(Ok(ended)),
+                Happening::TurnRequested(request) => {
+                    let at = TurnId::new(self.of.attempt, *turn);
+                    if self.live_turn(boxed, at, argv, request).await? {
+                        *turn += 1;
+                        let next = TurnId::new(self.of.attempt, *turn);
+                        self.scribe.record(Subject::turn(agent, next), EventKind::TurnStarted(started.clone()))?;
+                        log = OutputLog::open(&self.of.run.output(agent, next))?;
+                    }
+                    supervisor.heard();
+                }
+            }
+        }
+    }
+
+    /// A turn whose command never ran has a record all the same, so that its place is not empty.
+    async fn could_not_start(&mut self, turn: TurnId, label: &str, stop: Stop) -> Going<Ended> {
+        let told = TurnEnd { label: label.to_owned(), interrupted: true, ..TurnEnd::default() };
+        match self.close_turn(turn, &told).await? {
+            Ok(()) => Ok(Err(stop)),
+            Err(worse) => Ok(Err(worse)),
+        }
+    }
+
+    /// Captures a turn that the agent ends itself, with everything in the box stopped. False: it was not captured, which
+    /// the agent is told.
+    async fn live_turn(
+        &mut self,
+        boxed: &Sandbox,
+        turn: TurnId,
+        argv: &Argv,
+        request: TurnRequest,
+    ) -> Result<bool, Error> {
+        if let Err(error) = boxed.freeze().await {
+            boxed.thaw().await.map_err(Error::Box)?;
+            request.answer(Err(error.to_string())).await;
+            return Ok(false);
+        }
+        let captured = self.scribe.capture(turn, &request.label, &mut self.progress).await;
+        boxed.thaw().await.map_err(Error::Box)?;
+        let captured = match captured {
+            Ok(captured) => captured,
+            Err(error) => {
+                request.answer(Err(with_causes(&error))).await;
+                return Ok(false);
+            }
+        };
+        let told =
+            TurnEnd { label: request.label.clone(), tool: argv.first().cloned(), live: true, ..TurnEnd::default() };
+        self.scribe.write(turn, Actor::SubAgent, &told, &captured, &mut self.progress)?;
+        let changed = self.progress.record.as_ref().map_or(0, |record| record.change_set.changed_paths.len());
+        request.answer(Ok(format!("{turn} {changed} changed paths"))).await;
+        Ok(true)
+    }
+
+    /// Runs a command to its end, with no turns of its own.
+    async fn run_command(
+        &mut self,
+        boxed: &Sandbox,
+        argv: &Argv,
+        turn: TurnId,
+        socket: Option<&mut TurnSocket>,
+    ) -> Going<Ended> {
+        let mut log = OutputLog::open(&self.of.run.output(&self.of.task.name, turn))?;
+        let mut supervisor = match self.spawn(boxed, argv, turn).await? {
+            Ok(supervisor) => supervisor,
+            Err(stop) => return Ok(Err(stop)),
+        };
+        debug_assert!(socket.is_none(), "setup ends no turns");
+        let (journal, agent) = (self.of.journal, &self.of.task.name);
+        let mut on_output = |chunk: &[u8]| journal.output(agent, chunk);
+        loop {
+            match supervisor.next(boxed, &mut self.bounds, &mut log, &mut on_output, None).await? {
+                Happening::Ended(ended) => return Ok(Ok(ended)),
+                Happening::TurnRequested(request) => {
+                    request.answer(Err("setup has no turns".to_owned())).await;
+                }
+            }
+        }
+    }
+
+    async fn spawn(&mut self, boxed: &Sandbox, argv: &Argv, turn: TurnId) -> Going<Supervisor> {
+        let (stdout, stderr, output) = output_pipe()?;
+        let mut command = BoxCommand::new(argv.iter().map(OsString::from))
+            .cwd(self.of.workspace.place.worktree())
+            .stdout(Stdio::Fd(stdout))
+            .stderr(Stdio::Fd(stderr));
+        for (name, value) in self.variables(turn) {
+            command = command.env(name, value);
+        }
+        match boxed.spawn(command).await {
+            Ok(child) => Ok(Ok(Supervisor::new(child, output))),
+            Err(SpawnError::Box(error)) => Err(Error::Box(error)),
+            Err(error) => Ok(Err(Stop::new(AttemptOutcome::CouldNotStart, with_causes(&error)))),
+        }
+    }
+
+    fn variables(&mut self, turn: TurnId) -> Vec<(OsString, OsString)> {
+        let Assignment { task, run, capturer, attempt, before, .. } = self.of;
+        let (passed, missing) = capturer.environment.passed(&task.sandbox.env);
+        for name in missing {
+            let hint = format!("the variable {name} is named in the plan and not set");
+            if !self.hints.contains(&hint) {
+                self.hints.push(hint);
+            }
+        }
+        let mut variables: Vec<(OsString, OsString)> = passed.into_iter().collect();
+        variables.extend(crate::workspace::box_variables(&capturer.environment));
+        let mut own = |name: &str, value: String| variables.push((name.into(), value.into()));
+        own("SANDBOX_RUN", run.id().to_string());
+        own("SANDBOX_AGENT", task.name.to_string());
+        own("SANDBOX_ATTEMPT", attempt.to_string());
+        own("SANDBOX_TURN", turn.to_string());
+        if let Some(before) = before {
+            own("SANDBOX_PREVIOUS_OUTCOME", before.to_string());
+        }
+        variables
+    }
+
+    fn subject(&self) -> Subject {
+        Subject::attempt(&self.of.task.name, self.of.attempt)
+    }
+
+    fn cut_text(&self, cut: Cut, leftovers: u32) -> String {
+        let limits = &self.of.task.sandbox.limits;
+        let killed = match leftovers {
+            0 => String::new(),
+            1 => ", 1 process killed".to_owned(),
+            n => format!(", {n} processes killed"),
+        };
+        match cut {
+            Cut::TimedOut => format!("timed out after {:#}{killed}", limits.time),
+            Cut::Idle => format!("silent for {:#}{killed}", limits.idle),
+            Cut::OutputLimit => format!("wrote more than {} bytes of output{killed}", limits.output),
+            Cut::Stopped => format!("stopped{killed}"),
+        }
+    }
+
+    fn finish(mut self, stop: Option<Stop>, took: Duration) -> Result<AttemptEnd, Error> {
+        let stop = self.judge(stop);
+        let record = self.progress.record.as_ref();
+        let changed = record.map_or(Ok(0), |_| self.changed_since_fork())?;
+        let mergeable = self.started.then(|| self.progress.latest.clone());
+        let finished = AttemptFinished {
+            outcome: stop.outcome,
+            reason: stop.reason,
+            end: stop.end.or(self.last_end),
+            leftover_processes: self.leftovers,
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            snapshot: mergeable.as_ref().map(|snapshot| snapshot.commit.clone()),
+            tree: mergeable.map(|snapshot| snapshot.tree),
+            changed_since_fork: changed,
+            outside_since_fork: record.map(|record| record.outside_since_fork.clone()).unwrap_or_default(),
+            hints: std::mem::take(&mut self.hints),
+        };
+        self.scribe.record(self.subject(), EventKind::AttemptFinished(finished))?;
+        Ok(AttemptEnd { outcome: stop.outcome, latest: self.progress.latest, branch_at: self.progress.branch_at })
+    }
+
+    fn changed_since_fork(&self) -> Result<u64, Error> {
+        let repository = &self.of.capturer.repository;
+        let changes = tokio::task::block_in_place(|| {
+            repository.load_changes(&self.of.fork.tree, &self.progress.latest.tree, crate::git::Renames::Ignore)
+        })?;
+        Ok(changes.len() as u64)
+    }
+
+    /// The outcome: why it stopped, unless the worktree turns out not to be what it was.
+    fn judge(&self, stop: Option<Stop>) -> Stop {
+        if let Err(error) = tokio::task::block_in_place(|| self.of.workspace.check()) {
+            return Stop::new(AttemptOutcome::Tampered, error.to_string());
+        }
+        match stop {
+            Some(stop) => stop,
+            None if self.progress.latest.tree == self.of.fork.tree => {
+                Stop::new(AttemptOutcome::NoChanges, "every turn ended well, and nothing changed")
+            }
+            None => Stop::new(AttemptOutcome::Completed, "every turn ended well"),
+        }
+    }
+}
+
+/// What the end of a command says of its attempt; `None` where the attempt goes on.
+fn stop_of_command(ended: &Ended) -> Option<AttemptOutcome> {
+    match (ended.cut, ended.end.is_success()) {
+        (Some(Cut::TimedOut), _) => Some(AttemptOutcome::TimedOut),
+        (Some(Cut::Idle), _) => Some(AttemptOutcome::Idle),
+        (Some(Cut::OutputLimit), _) => Some(AttemptOutcome::OutputLimit),
+        (Some(Cut::Stopped), _) => Some(AttemptOutcome::Interrupted),
+        (None, false) => Some(AttemptOutcome::Failed),
+        (None, true) => None,
+    }
+}
+
+/// What a failed capture says of its attempt, where it is the agent's or the worktree's doing.
+fn stop_of_capture<T>(error: change::Error) -> Going<T> {
+    let outcome = match &error {
+        change::Error::Capture { .. } => AttemptOutcome::CaptureFailed,
+        change::Error::Refused { .. } => AttemptOutcome::HarvestRefused,
+        change::Error::Workspace(crate::workspace::Error::Tampered { .. }) => AttemptOutcome::Tampered,
+        change::Error::Start(_) | change::Error::Sandbox(_) => AttemptOutcome::CaptureFailed,
+        change::Error::RefMoved { .. } => AttemptOutcome::CaptureFailed,
+        change::Error::Workspace(_) | change::Error::Git(_) | change::Error::Store(_) => return Err(error.into()),
+    };
+    Ok(Err(Stop::new(outcome, with_causes(&error))))
+}
+
+/// An error and what is behind it, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let told = next.to_string();
+        if !text.ends_with(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
+        cause = next.source();
+    }
+    text
+}

@@ -1,0 +1,245 @@
+//! Watching one command in a box until it has ended: its output, its limits, its requests, and a call to stop.
+//!
+//! What ends a command early does so in two steps: SIGTERM to every process of the box, then, after a grace period, the
+//! kill that none survives. Output is taken in all the while, so that a full pipe delays nothing, and thrown away once it
+//! is over the limit. The first reason counts: a command that is told to stop for its silence and then prints has still
+//! been idle.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use sandbox::{Child, Exit, Sandbox};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::error::Error;
+use super::output::{Allowance, OutputLog};
+use super::turn_socket::{TurnRequest, TurnSocket};
+use crate::model::ProcessEnd;
+
+/// How long a command has between being asked to end and being killed.
+pub const GRACE: Duration = Duration::from_secs(5);
+
+/// How long after a command's end its last output is waited for.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// The bounds of an attempt, as far as they are used up.
+#[derive(Debug)]
+pub struct Bounds {
+    /// When its time is over.
+    pub deadline: Instant,
+    /// The longest silence.
+    pub idle: Duration,
+    /// What it may still print.
+    pub output: Allowance,
+    /// Told when everything is to stop.
+    pub stop: CancellationToken,
+    /// Told, after `stop`, when not even the grace period counts any more.
+    pub kill: CancellationToken,
+}
+
+/// Why a command was ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// Its time was over.
+    TimedOut,
+    /// It was silent for too long.
+    Idle,
+    /// It printed too much.
+    OutputLimit,
+    /// The run was stopped.
+    Stopped,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// How its main process ended.
+    pub end: ProcessEnd,
+    /// How many other processes were there still, and were killed.
+    pub leftovers: u32,
+    /// Why it was ended early, if it was.
+    pub cut: Option<Cut>,
+}
+
+/// What a supervisor comes back with.
+#[derive(Debug)]
+pub enum Happening {
+    /// The command has ended, and nothing of it is left.
+    Ended(Ended),
+    /// The agent asks to end a turn; the command goes on.
+    TurnRequested(TurnRequest),
+}
+
+/// The pipe a command writes its output and its errors to.
+pub fn output_pipe() -> Result<(OwnedFd, OwnedFd, pipe::Receiver), Error> {
+    let (sender, receiver) = pipe::pipe().map_err(Error::Pipe)?;
+    let write = sender.into_blocking_fd().map_err(Error::Pipe)?;
+    let again = write.try_clone().map_err(Error::Pipe)?;
+    Ok((write, again, receiver))
+}
+
+/// One running command and what is known of it.
+#[derive(Debug)]
+pub struct Supervisor {
+    child: Child,
+    output: Option<pipe::Receiver>,
+    last_output: Instant,
+    cut: Option<Cut>,
+    terminated_at: Option<Instant>,
+    killed: bool,
+}
+
+impl Supervisor {
+    /// Watches `child`, whose output comes through `output`.
+    pub fn new(child: Child, output: pipe::Receiver) -> Self {
+        Self { child, output: Some(output), last_output: Instant::now(), cut: None, terminated_at: None, killed: false }
+    }
+
+    /// Counts the time spent elsewhere, as in a capture the agent asked for, as no silence of its own.
+    pub fn heard(&mut self) {
+        self.last_output = Instant::now();
+    }
+
+    /// Waits for the next thing that happens.
+    pub async fn next(
+        &mut self,
+        boxed: &Sandbox,
+        bounds: &mut Bounds,
+        log: &mut OutputLog,
+        on_output: &mut (dyn FnMut(&[u8]) + Send),
+        mut requests: Option<&mut TurnSocket>,
+    ) -> Result<Happening, Error> {
+        let mut chunk = vec![0; 64 * 1024];
+        loop {
+            let next_check = self.next_check(bounds);
+            tokio::select! {
+                biased;
+                exit = self.child.wait() => {
+                    let exit = exit.map_err(Error::Box)?;
+                    self.drain(bounds, log, on_output, &mut chunk).await?;
+                    return Ok(Happening::Ended(self.ended(exit)));
+                }
+                read = read_some(self.output.as_mut(), &mut chunk) => match read {
+                    Some(length) => self.take_in(&chunk[..length], bounds, log, on_output)?,
+                    None => self.output = None,
+                },
+                request = next_request(requests.as_deref_mut()), if self.cut.is_none() => {
+                    return Ok(Happening::TurnRequested(request));
+                }
+                () = bounds.stop.cancelled(), if self.cut.is_none() => self.cut = Some(Cut::Stopped),
+                () = bounds.kill.cancelled(), if !self.killed => {
+                    self.cut.get_or_insert(Cut::Stopped);
+                    self.terminated_at.get_or_insert_with(Instant::now);
+                    self.kill(boxed).await?;
+                }
+                () = tokio::time::sleep_until(next_check) => self.check(bounds),
+            }
+            self.carry_out(boxed).await?;
+        }
+    }
+
+    fn ended(&self, exit: Exit) -> Ended {
+        Ended { end: process_end(exit), leftovers: exit.leftovers, cut: self.cut }
+    }
+
+    fn take_in(
+        &mut self,
+        chunk: &[u8],
+        bounds: &mut Bounds,
+        log: &mut OutputLog,
+        on_output: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<(), Error> {
+        self.last_output = Instant::now();
+        let (kept, over) = bounds.output.take(chunk);
+        if !kept.is_empty() {
+            log.append(kept)?;
+            on_output(kept);
+        }
+        if over {
+            self.cut.get_or_insert(Cut::OutputLimit);
+        }
+        Ok(())
+    }
+
+    /// When a limit must be looked at next.
+    fn next_check(&self, bounds: &Bounds) -> Instant {
+        match self.terminated_at {
+            Some(_) if self.killed => Instant::now() + Duration::from_mins(60),
+            Some(at) => at + GRACE,
+            None => bounds.deadline.min(self.last_output + bounds.idle),
+        }
+    }
+
+    fn check(&mut self, bounds: &Bounds) {
+        let now = Instant::now();
+        if self.cut.is_some() {
+            return;
+        }
+        if now >= bounds.deadline {
+            self.cut = Some(Cut::TimedOut);
+        } else if now >= self.last_output + bounds.idle {
+            self.cut = Some(Cut::Idle);
+        }
+    }
+
+    /// Does what the state asks for: asks the command to end, then kills it.
+    async fn carry_out(&mut self, boxed: &Sandbox) -> Result<(), Error> {
+        match (self.cut, self.terminated_at) {
+            (None, _) => Ok(()),
+            (Some(_), None) => {
+                self.terminated_at = Some(Instant::now());
+                boxed.terminate(sandbox::Signal::SIGTERM).await.map_err(Error::Box)
+            }
+            (Some(_), Some(at)) if !self.killed && at.elapsed() >= GRACE => self.kill(boxed).await,
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
+
+    async fn kill(&mut self, boxed: &Sandbox) -> Result<(), Error> {
+        self.killed = true;
+        boxed.kill_all().await.map(drop).map_err(Error::Box)
+    }
+
+    /// Takes in what is still in the pipe. Every writer is dead, so the end comes at once.
+    async fn drain(
+        &mut self,
+        bounds: &mut Bounds,
+        log: &mut OutputLog,
+        on_output: &mut (dyn FnMut(&[u8]) + Send),
+        chunk: &mut [u8],
+    ) -> Result<(), Error> {
+        let until = Instant::now() + DRAIN;
+        while self.output.is_some() {
+            match tokio::time::timeout_at(until, read_some(self.output.as_mut(), chunk)).await {
+                Ok(Some(length)) => self.take_in(&chunk[..length], bounds, log, on_output)?,
+                Ok(None) | Err(_) => self.output = None,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The next piece of output; `None` at its end. Never ready once there is no pipe.
+async fn read_some(output: Option<&mut pipe::Receiver>, chunk: &mut [u8]) -> Option<usize> {
+    match output {
+        Some(pipe) => pipe.read(chunk).await.ok().filter(|length| *length > 0),
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_request(requests: Option<&mut TurnSocket>) -> TurnRequest {
+    match requests {
+        Some(socket) => socket.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn process_end(exit: Exit) -> ProcessEnd {
+    match exit.status {
+        sandbox::Status::Exited(code) => ProcessEnd::Exited(code),
+        sandbox::Status::Signaled(signal) => ProcessEnd::Signaled(signal),
+    }
+}

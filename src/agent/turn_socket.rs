@@ -1,0 +1,184 @@
+//! How an agent ends a turn itself: `sandbox turn [label]`, run inside its box.
+//!
+//! One connection, one line `turn <label>`, one line as the answer: `ok <turn> <paths>` or `error <reason>`. The socket is
+//! the only thing in a box that reaches out of it, so it takes nothing else, and that only so often.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// The longest label, in characters.
+pub const LABEL_MAX: usize = 100;
+
+/// How many turns an agent may end itself in one attempt.
+pub const TURNS_MAX: u32 = 500;
+
+/// The least time between two of them.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long a connection may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The most bytes a request may have.
+const REQUEST_MAX: usize = 1024;
+
+/// The end of the socket that the program holds. Requests are taken in by a task of their own, so that waiting for one can
+/// be given up at any moment and none is lost.
+#[derive(Debug)]
+pub struct TurnSocket {
+    requests: mpsc::Receiver<TurnRequest>,
+    task: JoinHandle<()>,
+}
+
+/// A turn that an agent asks to end. Dropping it unanswered tells the agent that it was not.
+#[derive(Debug)]
+pub struct TurnRequest {
+    stream: tokio::net::UnixStream,
+    /// What the agent calls it.
+    pub label: String,
+}
+
+impl TurnSocket {
+    /// Over a socket that was made inside the box.
+    pub fn new(listener: UnixListener) -> Self {
+        let (sender, requests) = mpsc::channel(1);
+        Self { requests, task: tokio::spawn(take_in(listener, sender)) }
+    }
+
+    /// The next request that is well-formed and not too many.
+    pub async fn next(&mut self) -> TurnRequest {
+        match self.requests.recv().await {
+            Some(request) => request,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for TurnSocket {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Passes good requests on, one at a time, and refuses the others itself.
+async fn take_in(listener: UnixListener, sender: mpsc::Sender<TurnRequest>) {
+    let mut answered: u32 = 0;
+    let mut last: Option<Instant> = None;
+    // A listener that fails stays quiet: the agent's command goes on without it.
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let label = match tokio::time::timeout(PATIENCE, read(&mut stream)).await {
+            Ok(Ok(label)) => label,
+            Ok(Err(reason)) => {
+                answer(&mut stream, &format!("error {reason}\n")).await;
+                continue;
+            }
+            Err(_) => continue,
+        };
+        if answered >= TURNS_MAX {
+            answer(&mut stream, &format!("error an attempt may end at most {TURNS_MAX} turns itself\n")).await;
+        } else if last.is_some_and(|last| last.elapsed() < INTERVAL) {
+            answer(&mut stream, "error the turn before ended less than 0.2 s ago: wait a moment\n").await;
+        } else {
+            answered += 1;
+            last = Some(Instant::now());
+            if sender.send(TurnRequest { stream, label }).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn read(stream: &mut tokio::net::UnixStream) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 256];
+    while !bytes.contains(&b'\n') {
+        let read = stream.read(&mut chunk).await.map_err(|error| error.to_string())?;
+        if read == 0 {
+            break;
+        }
+        bytes.extend_from_slice(&chunk[..read]);
+        if bytes.len() > REQUEST_MAX {
+            return Err("the request is too long".to_owned());
+        }
+    }
+    parse_request(&bytes)
+}
+
+impl TurnRequest {
+    /// Tells the agent how it went.
+    pub async fn answer(mut self, result: Result<String, String>) {
+        let line = match result {
+            Ok(text) => format!("ok {text}\n"),
+            Err(reason) => format!("error {}\n", reason.replace('\n', " ")),
+        };
+        answer(&mut self.stream, &line).await;
+    }
+}
+
+/// An agent that does not read its answer, or is gone, misses it and nothing else.
+async fn answer(stream: &mut tokio::net::UnixStream, line: &str) {
+    let written = tokio::time::timeout(PATIENCE, stream.write_all(line.as_bytes())).await;
+    if !matches!(written, Ok(Ok(()))) {
+        tracing::debug!("an agent did not take the answer to its turn request");
+    }
+}
+
+/// The label of a request, cleaned: one line of printable text.
+fn parse_request(bytes: &[u8]) -> Result<String, String> {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let text = String::from_utf8_lossy(line);
+    let label = match text.split_once(' ') {
+        Some(("turn", label)) => label,
+        None if text == "turn" => "",
+        Some(_) | None => return Err("the only request is `turn <label>`".to_owned()),
+    };
+    let label: String = label.trim().chars().filter(|character| !character.is_control()).take(LABEL_MAX).collect();
+    Ok(if label.is_empty() { "turn".to_owned() } else { label })
+}
+
+/// The agent's side: asks over the socket at `path` and gives the answer back.
+pub fn ask(path: &Path, label: &str) -> Result<String, String> {
+    let fault = |error: std::io::Error| format!("cannot reach the executor: {error}");
+    let mut stream = UnixStream::connect(path).map_err(fault)?;
+    stream.write_all(format!("turn {}\n", label.replace('\n', " ")).as_bytes()).map_err(fault)?;
+    let mut text = String::new();
+    stream.take(4096).read_to_string(&mut text).map_err(fault)?;
+    match text.trim_end().split_once(' ') {
+        Some(("ok", told)) => Ok(told.to_owned()),
+        Some(("error", reason)) => Err(reason.to_owned()),
+        Some(_) | None => Err("the executor closed the connection without an answer".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests() {
+        let long = format!("turn {}\n", "x".repeat(300));
+        let table: [(&[u8], Result<&str, ()>); 9] = [
+            (b"turn parser done\n", Ok("parser done")),
+            (b"turn\n", Ok("turn")),
+            (b"turn  \n", Ok("turn")),
+            (b"turn a\x1b[31mb\n", Ok("a[31mb")),
+            (b"turn a\nturn b\n", Ok("a")),
+            (b"", Err(())),
+            (b"land\n", Err(())),
+            (b"turning x\n", Err(())),
+            (b"spawn sh\n", Err(())),
+        ];
+        for (bytes, expected) in table {
+            let parsed = parse_request(bytes);
+            assert_eq!(parsed.as_deref().map_err(|_| ()), expected, "{:?}", bytes.escape_ascii().to_string());
+        }
+        assert_eq!(parse_request(long.as_bytes()).unwrap().chars().count(), LABEL_MAX);
+    }
+}

@@ -1,0 +1,51 @@
+//! What can go wrong when a worktree's state is captured, brought in and written down.
+
+use std::path::PathBuf;
+
+/// Why a turn could not be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The worktree could not be turned into a commit. The files are still there.
+    #[error("the worktree `{}` could not be captured: {reason}", worktree.display())]
+    Capture {
+        /// The worktree.
+        worktree: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The objects were not fit for the repository. The files are still there.
+    #[error("the objects of `{}` were refused: {reason}", worktree.display())]
+    Refused {
+        /// The worktree.
+        worktree: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A ref of ours was moved by someone else.
+    #[error(
+        "`{reference}` was moved by something else: it is `{found}`, not `{expected}`; look at what moved it, then `sandbox retry` the agent"
+    )]
+    RefMoved {
+        /// The ref.
+        reference: String,
+        /// What it should have been.
+        expected: String,
+        /// What it was.
+        found: String,
+    },
+    /// The box of the capture could not be had.
+    #[error("no box for the capture")]
+    Start(#[from] sandbox::StartError),
+    /// The box of the capture is not possible here.
+    #[error("no box for the capture: {0}")]
+    Sandbox(sandbox::Refusal),
+    /// The worktree is not as it was left.
+    #[error(transparent)]
+    Workspace(#[from] crate::workspace::Error),
+    /// Git failed.
+    #[error(transparent)]
+    Git(#[from] crate::git::Error),
+    /// A file could not be written.
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
+}

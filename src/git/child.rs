@@ -1,0 +1,222 @@
+//! Attending to one running child: feeding it, reading it, and ending it in time.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+
+use super::error::Error;
+
+/// What is kept of a child's standard error.
+const COMPLAINT_LIMIT: usize = 64 * 1024;
+
+/// How often a pipe is read before other things are looked at.
+const READS: usize = 64;
+
+/// What a child may use.
+pub(super) struct Limits {
+    pub(super) timeout: Duration,
+    pub(super) output: u64,
+    pub(super) memory: Option<u64>,
+}
+
+/// How a child ended.
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    pub(super) stderr: Vec<u8>,
+}
+
+/// Serves the child until it has ended, or ends it.
+///
+/// One thread, one `poll` over the child's process descriptor and its pipes: a child that fills one pipe while we wait on
+/// another cannot block us. Once the child itself has ended, what it wrote is in the pipes; its group is then killed, so a
+/// helper that it left behind can hold neither us nor the pipes. The child is not reaped before that, so its number cannot
+/// have been given to another process.
+pub(super) fn attend(
+    mut child: Child,
+    feed: Vec<u8>,
+    sink: Option<&mut dyn Write>,
+    limits: &Limits,
+    what: &str,
+) -> Result<Ended, Error> {
+    let pid = Pid::from_child(&child);
+    let result = serve(&mut child, pid, feed, sink, limits, what);
+    // An error here says that the group is gone already.
+    let _gone = rustix::process::kill_process_group(pid, Signal::KILL);
+    let status = child.wait().map_err(|source| Error::Pipe { what: what.to_owned(), source })?;
+    result.map(|stderr| Ended { status, stderr })
+}
+
+fn serve(
+    child: &mut Child,
+    pid: Pid,
+    feed: Vec<u8>,
+    sink: Option<&mut dyn Write>,
+    limits: &Limits,
+    what: &str,
+) -> Result<Vec<u8>, Error> {
+    let pipe = |source: io::Error| Error::Pipe { what: what.to_owned(), source };
+    let deadline = Instant::now() + limits.timeout;
+    let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|error| pipe(error.into()))?;
+    if let Some(memory) = limits.memory {
+        let limit = Rlimit { current: Some(memory), maximum: Some(memory) };
+        rustix::process::prlimit(Some(pid), Resource::As, limit).map_err(|error| pipe(error.into()))?;
+    }
+    let mut input = Feed { pipe: child.stdin.take().map(OwnedFd::from).map(File::from), bytes: feed, done: 0 };
+    let mut output = Source::new(child.stdout.take().map(OwnedFd::from)).map_err(pipe)?;
+    let mut complaint = Source::new(child.stderr.take().map(OwnedFd::from)).map_err(pipe)?;
+    input.prepare().map_err(pipe)?;
+    let mut sink = Sink { inner: sink, written: 0, limit: limits.output };
+    let mut stderr = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::TimedOut { what: what.to_owned(), after: limits.timeout });
+        }
+        let ready = wait(&process, &input, &output, &complaint, left).map_err(pipe)?;
+        if ready.input {
+            input.push().map_err(pipe)?;
+        }
+        if ready.output || ready.ended {
+            output.drain(|bytes| sink.take(bytes, what))?.map_err(pipe)?;
+        }
+        if ready.complaint || ready.ended {
+            let keep = |bytes: &[u8]| {
+                let room = COMPLAINT_LIMIT.saturating_sub(stderr.len()).min(bytes.len());
+                stderr.extend_from_slice(&bytes[..room]);
+                Ok(())
+            };
+            complaint.drain(keep)?.map_err(pipe)?;
+        }
+        if ready.ended {
+            return Ok(stderr);
+        }
+    }
+}
+
+/// Which descriptors have something for us.
+#[expect(clippy::struct_excessive_bools, reason = "one for each descriptor")]
+struct Ready {
+    ended: bool,
+    input: bool,
+    output: bool,
+    complaint: bool,
+}
+
+fn wait(process: &OwnedFd, input: &Feed, output: &Source, complaint: &Source, left: Duration) -> io::Result<Ready> {
+    let mut polled = vec![PollFd::new(process, PollFlags::IN)];
+    let mut at = [None; 3];
+    for (slot, (file, flags)) in at.iter_mut().zip([
+        (input.pipe.as_ref(), PollFlags::OUT),
+        (output.pipe.as_ref(), PollFlags::IN),
+        (complaint.pipe.as_ref(), PollFlags::IN),
+    ]) {
+        if let Some(file) = file {
+            *slot = Some(polled.len());
+            polled.push(PollFd::new(file, flags));
+        }
+    }
+    let timeout = Timespec::try_from(left).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
+    match rustix::event::poll(&mut polled, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let has = |slot: Option<usize>| slot.is_some_and(|at| !polled[at].revents().is_empty());
+    Ok(Ready { ended: has(Some(0)), input: has(at[0]), output: has(at[1]), complaint: has(at[2]) })
+}
+
+/// The bytes on their way into the child.
+struct Feed {
+    pipe: Option<File>,
+    bytes: Vec<u8>,
+    done: usize,
+}
+
+impl Feed {
+    fn prepare(&mut self) -> io::Result<()> {
+        self.pipe.as_ref().map_or(Ok(()), nonblocking)?;
+        if self.bytes.is_empty() {
+            self.pipe = None;
+        }
+        Ok(())
+    }
+
+    /// Writes what the pipe takes. A child that stops reading is its own business: its exit code tells.
+    fn push(&mut self) -> io::Result<()> {
+        let Some(pipe) = &mut self.pipe else { return Ok(()) };
+        loop {
+            match pipe.write(&self.bytes[self.done..]) {
+                Ok(count) => self.done += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => self.done = self.bytes.len(),
+                Err(error) => return Err(error),
+            }
+            if self.done >= self.bytes.len() {
+                self.pipe = None;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A pipe that the child writes into.
+struct Source {
+    pipe: Option<File>,
+}
+
+impl Source {
+    fn new(descriptor: Option<OwnedFd>) -> io::Result<Self> {
+        let pipe = descriptor.map(File::from);
+        pipe.as_ref().map_or(Ok(()), nonblocking)?;
+        Ok(Self { pipe })
+    }
+
+    /// Reads until the pipe is empty or closed, or [`READS`] times: more than a pipe holds, and an end to a flood.
+    fn drain(&mut self, mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<io::Result<()>, Error> {
+        let Some(pipe) = &mut self.pipe else { return Ok(Ok(())) };
+        let mut buffer = vec![0; 64 * 1024];
+        for _ in 0..READS {
+            match pipe.read(&mut buffer) {
+                Ok(0) => {
+                    self.pipe = None;
+                    return Ok(Ok(()));
+                }
+                Ok(count) => take(&buffer[..count])?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Ok(())),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Where the child's output goes.
+struct Sink<'a> {
+    inner: Option<&'a mut dyn Write>,
+    written: u64,
+    limit: u64,
+}
+
+impl Sink<'_> {
+    fn take(&mut self, bytes: &[u8], what: &str) -> Result<(), Error> {
+        self.written += bytes.len() as u64;
+        if self.written > self.limit {
+            return Err(Error::TooMuchOutput { what: what.to_owned(), limit: self.limit });
+        }
+        match &mut self.inner {
+            Some(sink) => sink.write_all(bytes).map_err(|source| Error::Pipe { what: what.to_owned(), source }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn nonblocking(descriptor: impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&descriptor)?;
+    Ok(rustix::fs::fcntl_setfl(&descriptor, flags | rustix::fs::OFlags::NONBLOCK)?)
+}

@@ -1,0 +1,158 @@
+//! Every key of a plan file: one table, from which come the hints about unknown keys, the refusals of keys whose effect is
+//! not built, and the reference that `docs/plan.md` is checked against.
+
+/// One key of a plan file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// Where it stands; `*` is the name of an agent.
+    pub path: &'static str,
+    /// What its value is.
+    pub kind: &'static str,
+    /// What holds where it is not written.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+    /// Whether this version does it. A key it does not do is refused, never ignored.
+    pub supported: bool,
+}
+
+const fn key(path: &'static str, kind: &'static str, default: &'static str, meaning: &'static str) -> Key {
+    Key { path, kind, default, meaning, supported: true }
+}
+
+const fn later(path: &'static str, kind: &'static str, meaning: &'static str) -> Key {
+    Key { path, kind, default: "", meaning, supported: false }
+}
+
+const NETWORK: &str = "`\"none\"` or `\"host\"`";
+const COMMAND: &str = "command";
+
+const KEYS: &[Key] = &[
+    key("run.name", "name", "the file's name", "what the runs of this plan are counted under"),
+    key("run.target", "branch", "the branch checked out", "the branch the result is meant for"),
+    key("run.jobs", "number", "0", "how many agents run at once, exactly; 0 is one for each core"),
+    key(
+        "run.land",
+        "`\"never\"`, `\"manual\"` or `\"auto\"`",
+        "`\"manual\"`",
+        "whether the result may, or should, land",
+    ),
+    key("run.timeout", "duration", "none", "how long the whole run may take"),
+    key("sandbox.network", NETWORK, "`\"none\"`", "what network an agent has"),
+    key("sandbox.expose", "list of paths", "`[]`", "paths from outside to show read-only"),
+    key("sandbox.env", "list of names", "`[]`", "environment variables to pass in"),
+    key("sandbox.limits.time", "duration", "`\"30m\"`", "the longest an attempt may take"),
+    key("sandbox.limits.idle", "duration", "`\"10m\"`", "the longest an attempt may be silent"),
+    key("sandbox.limits.output", "size", "`\"64MiB\"`", "the most output of an attempt"),
+    later("sandbox.limits.memory", "size", "the most memory of an attempt"),
+    later("sandbox.limits.processes", "number", "the most processes of an attempt"),
+    later("sandbox.limits.disk", "size", "the most disk space of an attempt"),
+    later("sandbox.allow_degraded", "list of layers", "layers of the sandbox that may be missing"),
+    key("workspace.seed", "list of paths", "`[]`", "ignored files of the checkout to copy into each worktree"),
+    key("workspace.setup", COMMAND, "none", "run once in each new worktree, inside the sandbox"),
+    key("verify.command", COMMAND, "none", "what judges the combined result; exit 0 is the only pass"),
+    key("verify.timeout", "duration", "`sandbox.limits.time`", "the longest the verifier may take"),
+    key("verify.network", NETWORK, "`\"none\"`", "what network the verifier has"),
+    key("verify.env", "list of names", "`[]`", "environment variables to pass to the verifier"),
+    later("verify.protect", "list of globs", "paths whose change waits for a decision"),
+    later("verify.cache", "list of paths", "folders kept between verifications of a run"),
+    key("agents.*.title", "one line", "none", "what the agent is for"),
+    key("agents.*.owns", "list of globs", "required", "the paths that are the agent's alone"),
+    key("agents.*.shares", "list of globs", "`[]`", "paths that several agents may change"),
+    key("agents.*.after", "list of agents", "`[]`", "agents whose work this one builds on"),
+    key("agents.*.attempts", "number", "1", "how often it may be tried"),
+    key("agents.*.run", COMMAND, "this or `turns`", "the agent's command, one turn"),
+    key("agents.*.turns", "list of commands", "this or `run`", "the agent's commands, a turn each"),
+    key("agents.*.use", "`\"command\"`", "`\"command\"`", "what runs the agent"),
+    later("agents.*.prompt", "text", "what the agent is asked to do"),
+    later("agents.*.prompt_file", "path", "a file with what the agent is asked to do"),
+    later("agents.*.verify", COMMAND, "what judges this agent's work alone"),
+    later("agents.*.workdir", "path", "the folder the agent starts in"),
+    key("agents.*.sandbox.network", NETWORK, "`sandbox.network`", "this agent's network"),
+    key("agents.*.sandbox.expose", "list of paths", "`sandbox.expose`", "this agent's paths from outside"),
+    key("agents.*.sandbox.env", "list of names", "`sandbox.env`", "this agent's environment variables"),
+    key("agents.*.sandbox.limits.time", "duration", "`sandbox.limits.time`", "the longest an attempt of it may take"),
+    key("agents.*.sandbox.limits.idle", "duration", "`sandbox.limits.idle`", "the longest it may be silent"),
+    key("agents.*.sandbox.limits.output", "size", "`sandbox.limits.output`", "the most output of an attempt of it"),
+    later("agents.*.sandbox.limits.memory", "size", "the most memory of an attempt of it"),
+    later("agents.*.sandbox.limits.processes", "number", "the most processes of an attempt of it"),
+    later("agents.*.sandbox.limits.disk", "size", "the most disk space of an attempt of it"),
+    later("agents.*.sandbox.allow_degraded", "list of layers", "layers of its sandbox that may be missing"),
+];
+
+/// Every key, in the order of the reference.
+pub fn reference() -> &'static [Key] {
+    KEYS
+}
+
+/// The reference as a Markdown table.
+pub fn reference_table() -> String {
+    let mut table = String::from("| key | value | default | meaning |\n|---|---|---|---|\n");
+    for key in KEYS {
+        let default = if key.supported { key.default } else { "not supported by this version" };
+        table.push_str(&["| `", key.path, "` | ", key.kind, " | ", default, " | ", key.meaning, " |\n"].concat());
+    }
+    table
+}
+
+/// What stands at a place of a plan file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    Key(Key),
+    Section,
+    Unknown,
+}
+
+/// What stands at `path`, where an agent's name is written `*`.
+pub(super) fn entry(path: &str) -> Entry {
+    if let Some(key) = KEYS.iter().find(|key| key.path == path) {
+        return Entry::Key(*key);
+    }
+    let inside = |key: &Key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    if KEYS.iter().any(inside) { Entry::Section } else { Entry::Unknown }
+}
+
+/// The keys and sections that may stand directly in the section `path`, those this version knows the effect of.
+pub(super) fn children(path: &str) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for key in KEYS.iter().filter(|key| key.supported) {
+        let rest = if path.is_empty() {
+            Some(key.path)
+        } else {
+            key.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'))
+        };
+        let name = rest.and_then(|rest| rest.split('.').next());
+        if let Some(name) = name.filter(|name| !names.contains(name)) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The one of `known` that `word` was probably meant to be.
+pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let word: Vec<char> = word.chars().take(64).flat_map(char::to_lowercase).collect();
+    let best = known.into_iter().map(|other| (distance(&word, &other.chars().collect::<Vec<_>>()), other));
+    let (distance, nearest) = best.min_by_key(|(distance, _)| *distance)?;
+    (distance <= (word.len() / 3).clamp(1, 3)).then_some(nearest)
+}
+
+/// How many characters must be added, dropped, replaced or swapped with their neighbour.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for (at, row) in rows.iter_mut().enumerate() {
+        row[0] = at;
+    }
+    rows[0] = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = least;
+        }
+    }
+    rows[a.len()][b.len()]
+}

@@ -1,0 +1,130 @@
+//! What each kind of box sees: the agent's, the capture's, the verifier's.
+//!
+//! Common to all: the repository's checkouts, its git directory, every other worktree and the user's home are not there;
+//! the system is, read-only. An agent's box holds its worktree, writable, and its own git directory where the repository's
+//! lies outside. A capture's box holds the worktree read-only, and nothing that an agent ever had but as data.
+
+use std::path::{Path, PathBuf};
+
+use sandbox::{Access, Expose, Network as BoxNetwork, Policy, PrivateDir};
+
+use super::environment::{HostEnvironment, expand_home};
+use super::error::Error;
+use super::private::seen;
+use super::surroundings::Surroundings;
+use crate::model::plan::{Network, SandboxSettings};
+use crate::store::Workplace;
+
+/// The box an agent, or a verifier, works in.
+pub fn working_box(
+    host: &HostEnvironment,
+    around: &Surroundings,
+    place: &Workplace,
+    settings: &SandboxSettings,
+) -> Result<Policy, Error> {
+    let home = PrivateDir { source: place.home(), target: host.home.clone() };
+    let mut policy = hidden(Policy::new(place.worktree(), home, place.tmp()), host, around);
+    policy = match settings.network {
+        Network::None => policy.network(BoxNetwork::None),
+        Network::Host => resolver(policy.network(BoxNetwork::Host)),
+    };
+    for folder in host.tool_folders().into_iter().filter(|folder| !around.touches(folder)) {
+        policy = exposed(policy, &folder);
+    }
+    for (folder, target) in host.cargo_folders() {
+        policy = policy.expose(read_only_at(&folder, &target));
+    }
+    for wanted in &settings.expose {
+        policy = exposed(policy, &user_exposed(host, around, wanted)?);
+    }
+    policy = policy
+        .expose(Expose { source: place.git(), target: around.common.clone(), access: Access::ReadWrite })
+        .expose(read_only_at(&around.common.join("objects"), &around.common.join("parent-objects")));
+    for alternate in &around.alternates {
+        policy = policy.expose(Expose::read_only(alternate));
+    }
+    Ok(policy
+        .expose(read_only_at(&host.program, Path::new(seen::PROGRAM)))
+        .pin(place.worktree().join(".git"))
+        .listen(seen::TURN_SOCKET)
+        .hostname("sandbox"))
+}
+
+/// The box a capture is made in.
+pub fn capture_box(host: &HostEnvironment, around: &Surroundings, place: &Workplace) -> Policy {
+    let home = PrivateDir { source: place.capture_home(), target: host.home.clone() };
+    let mut policy = hidden(Policy::new(place.worktree(), home, place.capture_tmp()), host, around)
+        .workdir_access(Access::ReadOnly)
+        .expose(Expose { source: place.capture(), target: seen::CAPTURE.into(), access: Access::ReadWrite })
+        .expose(read_only_at(&place.git(), Path::new(seen::AGENT)))
+        .expose(read_only_at(&around.common.join("objects"), Path::new(seen::PARENT_OBJECTS)));
+    // The git program may itself lie where a box shows nothing.
+    for folder in host.tool_folders().into_iter().filter(|folder| !around.touches(folder)) {
+        policy = exposed(policy, &folder);
+    }
+    for alternate in &around.alternates {
+        policy = policy.expose(Expose::read_only(alternate));
+    }
+    policy.expose(read_only_at(&host.program, Path::new(seen::PROGRAM))).hostname("capture")
+}
+
+fn hidden(policy: Policy, host: &HostEnvironment, around: &Surroundings) -> Policy {
+    let mut policy = policy.hide(&around.worktrees_root);
+    for checkout in &around.checkouts {
+        policy = policy.hide(checkout);
+    }
+    // A git directory apart from the checkout (a submodule's, or `--separate-git-dir`), or a bare repository.
+    if !around.checkouts.iter().any(|checkout| around.common.starts_with(checkout)) {
+        policy = policy.hide(&around.common);
+    }
+    if let Some(runtime) = host.variable("XDG_RUNTIME_DIR").map(PathBuf::from)
+        && runtime.is_absolute()
+        && let Ok(runtime) = runtime.canonicalize()
+        && !runtime.starts_with("/run")
+    {
+        policy = policy.hide(runtime);
+    }
+    policy
+}
+
+/// With the host's network come the host's names: the file may be a link into a folder the box does not show.
+fn resolver(policy: Policy) -> Policy {
+    match Path::new("/etc/resolv.conf").canonicalize() {
+        Ok(file) if file.starts_with("/run") => policy.expose(Expose::read_only(file)),
+        Ok(_) | Err(_) => policy,
+    }
+}
+
+fn read_only_at(source: &Path, target: &Path) -> Expose {
+    Expose::read_only(source).at(target)
+}
+
+/// Shows a path, but never a file in it that by its name holds a secret.
+fn exposed(policy: Policy, path: &Path) -> Policy {
+    let mut policy = policy.expose(Expose::read_only(path));
+    for secret in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        let name = secret.file_name().to_string_lossy().to_ascii_lowercase();
+        if (name.starts_with("credentials") || name.contains("token"))
+            && secret.file_type().is_ok_and(|kind| kind.is_file())
+        {
+            policy = policy.mask(secret.path());
+        }
+    }
+    policy
+}
+
+fn user_exposed(host: &HostEnvironment, around: &Surroundings, wanted: &str) -> Result<PathBuf, Error> {
+    let refused = |why: String| Error::Expose { path: wanted.to_owned(), why };
+    let path = expand_home(wanted, &host.home);
+    if !path.is_absolute() {
+        return Err(refused("it must be absolute, or begin with `~/`".to_owned()));
+    }
+    let path = path.canonicalize().map_err(|error| refused(error.to_string()))?;
+    if around.touches(&path) {
+        return Err(refused("it holds, or lies in, the repository or the worktrees of agents".to_owned()));
+    }
+    if host.home.starts_with(&path) {
+        return Err(refused("it would show the whole home directory".to_owned()));
+    }
+    Ok(path)
+}

@@ -1,0 +1,100 @@
+//! A worktree as it was left by us, and whether it still is.
+
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use super::error::Error;
+use crate::model::{CommitId, RefName};
+use crate::store::Workplace;
+
+/// A worktree of ours.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    /// Where it lies.
+    pub place: Workplace,
+    /// Its entry in the repository.
+    pub admin_dir: PathBuf,
+    /// The commit it was made from.
+    pub fork: CommitId,
+    /// The branch it is on; `None` where it is on none.
+    pub branch: Option<RefName>,
+    record: Identity,
+}
+
+/// What a worktree is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Identity {
+    dot_git: String,
+    device: u64,
+    inode: u64,
+}
+
+/// A worktree as it is kept in the run's folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceRecord {
+    /// Which of the agent's worktrees it is, from 1.
+    pub generation: u32,
+    admin_dir: PathBuf,
+    fork: CommitId,
+    branch: Option<RefName>,
+    identity: Identity,
+}
+
+impl Workspace {
+    /// The worktree at `place`, just made.
+    pub(super) fn just_made(
+        place: Workplace,
+        admin_dir: PathBuf,
+        dot_git: &[u8],
+        fork: CommitId,
+        branch: Option<RefName>,
+    ) -> Result<Self, Error> {
+        let found = place.worktree().symlink_metadata();
+        let found = found.map_err(|error| Error::io("look at", place.worktree(), error))?;
+        let record = Identity { dot_git: hex::encode(dot_git), device: found.dev(), inode: found.ino() };
+        Ok(Self { place, admin_dir, fork, branch, record })
+    }
+
+    /// What to keep of it.
+    pub fn to_record(&self, generation: u32) -> WorkspaceRecord {
+        WorkspaceRecord {
+            generation,
+            admin_dir: self.admin_dir.clone(),
+            fork: self.fork.clone(),
+            branch: self.branch.clone(),
+            identity: self.record.clone(),
+        }
+    }
+
+    /// The worktree that a record tells of, at its place.
+    pub fn from_record(record: WorkspaceRecord, place: Workplace) -> Self {
+        Self { place, admin_dir: record.admin_dir, fork: record.fork, branch: record.branch, record: record.identity }
+    }
+
+    /// Whether the folder is still the one that was made, and its `.git` file still has the bytes it had. Nothing of the
+    /// agent may run meanwhile.
+    pub fn check(&self) -> Result<(), Error> {
+        let worktree = self.place.worktree();
+        let tampered = |what: &str| Error::Tampered { path: worktree.to_owned(), what: what.to_owned() };
+        let found = worktree.symlink_metadata().map_err(|_| tampered("the folder is gone"))?;
+        if !found.is_dir() || (found.dev(), found.ino()) != (self.record.device, self.record.inode) {
+            return Err(tampered("the folder was replaced by another"));
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(worktree.join(".git"), flags, Mode::empty());
+        let file = std::fs::File::from(opened.map_err(|_| tampered("its `.git` file is gone or was replaced"))?);
+        if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            return Err(tampered("its `.git` is not a file any more"));
+        }
+        let mut bytes = Vec::new();
+        let read = file.take(64 * 1024).read_to_end(&mut bytes);
+        read.map_err(|error| Error::io("read", &worktree.join(".git"), error))?;
+        if hex::encode(&bytes) == self.record.dot_git { Ok(()) } else { Err(tampered("its `.git` file was changed")) }
+    }
+}

@@ -1,0 +1,108 @@
+//! Making a worktree ready: the entry in the repository, the files, the private folders.
+
+use std::path::Path;
+
+use super::check::Workspace;
+use super::environment::{HostEnvironment, expand_home};
+use super::error::Error;
+use super::private::{self, Ingredients};
+use crate::git::{Addition, Fill, Head, Place, Repository};
+use crate::model::{CommitId, RefName};
+use crate::store::lock::{Patience, RepositoryLock};
+use crate::store::{StateDir, Workplace};
+
+/// A worktree to be made.
+#[derive(Debug)]
+pub struct Commission<'a> {
+    /// The user's repository.
+    pub repository: &'a Repository,
+    /// What its HEAD is.
+    pub head: &'a Head,
+    /// The program's folder in it.
+    pub state: &'a StateDir,
+    /// The user's environment.
+    pub environment: &'a HostEnvironment,
+    /// Where the worktree is to lie.
+    pub place: Workplace,
+    /// The commit it begins with.
+    pub fork: CommitId,
+    /// The branch to be made for it; `None` for none.
+    pub branch: Option<RefName>,
+    /// Why it is locked, for whoever reads `git worktree list`.
+    pub reason: String,
+}
+
+/// Makes it. The repository's lock is held only while the entry is made, not while files are written.
+pub fn create(commission: &Commission<'_>) -> Result<Workspace, Error> {
+    let Commission { repository, state, place, .. } = commission;
+    for folder in [place.worktree().parent(), place.private().parent()].into_iter().flatten() {
+        private::folder_at(folder)?;
+    }
+    let addition = Addition {
+        path: place.worktree(),
+        commit: &commission.fork,
+        place: commission.branch.clone().map_or(Place::Detached, Place::NewBranch),
+        reason: &commission.reason,
+    };
+    let added = {
+        let _lock = lock(state)?;
+        repository.add_worktree(&addition)?
+    };
+    let made = repository
+        .fill_worktree(&added, Fill::Checkout { workers: 1 })
+        .map_err(Error::from)
+        .and_then(|()| fill_private(commission, &added.admin_dir))
+        .and_then(|()| {
+            let (fork, branch) = (commission.fork.clone(), commission.branch.clone());
+            Workspace::just_made(place.clone(), added.admin_dir.clone(), &added.dot_git, fork, branch)
+        });
+    if made.is_err() {
+        super::remove::undo(
+            repository,
+            state,
+            place,
+            commission.branch.as_ref().map(|branch| (branch, &commission.fork)),
+        );
+    }
+    made
+}
+
+/// Takes the repository's lock, for as short a time as can be.
+pub(super) fn lock(state: &StateDir) -> Result<RepositoryLock, Error> {
+    let told = |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
+    Ok(RepositoryLock::acquire(state, Patience::default(), told)?)
+}
+
+fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Error> {
+    let place = &commission.place;
+    let made_of = Ingredients {
+        repository: commission.repository,
+        head: commission.head,
+        id: place.name(),
+        worktree: place.worktree(),
+        fork: &commission.fork,
+        branch: commission.branch.as_ref(),
+        index: &admin_dir.join("index"),
+        user_attributes: user_attributes(commission.repository, commission.environment),
+        owners_differ: rustix::process::geteuid().is_root(),
+    };
+    private::write_agent_directory(&place.git(), &made_of)?;
+    private::write_capture_directory(&place.capture(), &made_of)?;
+    for folder in [place.home(), place.tmp(), place.capture_home(), place.capture_tmp()] {
+        private::folder_at(&folder)?;
+    }
+    Ok(())
+}
+
+/// The user's own attributes file, which holds for all repositories.
+fn user_attributes(repository: &Repository, environment: &HostEnvironment) -> Option<std::path::PathBuf> {
+    let path = match repository.config().text("core.attributesfile") {
+        Some(path) => expand_home(path, &environment.home),
+        None => {
+            let base =
+                environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
+            base.join("git/attributes")
+        }
+    };
+    path.is_file().then_some(path)
+}

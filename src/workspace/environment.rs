@@ -1,0 +1,224 @@
+//! What of the user's environment a box gets: variables from an allow-list, and the tools that lie where a box would not
+//! show them.
+//!
+//! Taken once, at the start; nothing below reads the process's own environment again.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The user's environment.
+#[derive(Debug, Clone)]
+pub struct HostEnvironment {
+    /// The home directory, without links on the way.
+    pub home: PathBuf,
+    /// Every variable.
+    pub variables: BTreeMap<OsString, OsString>,
+    /// This program.
+    pub program: PathBuf,
+}
+
+/// Variables that every box gets, where the user has them: they say how to talk, not who the user is.
+const PASSED: [&str; 11] = [
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "COLORTERM",
+    "TZ",
+    "NO_COLOR",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "EDITOR",
+    "RUSTUP_TOOLCHAIN",
+];
+
+/// Variables that name the place of a tool, with the place below the home where it lies if they are not set. The place is
+/// shown read-only, and the variable passed where it was set.
+const TOOL_ROOTS: [(&str, &str); 14] = [
+    ("RUSTUP_HOME", ".rustup"),
+    ("NVM_DIR", ".nvm"),
+    ("PYENV_ROOT", ".pyenv"),
+    ("RBENV_ROOT", ".rbenv"),
+    ("ASDF_DATA_DIR", ".asdf"),
+    ("VOLTA_HOME", ".volta"),
+    ("SDKMAN_DIR", ".sdkman"),
+    ("BUN_INSTALL", ".bun"),
+    ("DENO_INSTALL", ".deno"),
+    ("FNM_DIR", ".local/share/fnm"),
+    ("MISE_DATA_DIR", ".local/share/mise"),
+    ("UV_PYTHON_INSTALL_DIR", ".local/share/uv/python"),
+    ("GHCUP_INSTALL_BASE_PREFIX", ".ghcup"),
+    ("JAVA_HOME", ""),
+];
+
+/// Folders below `$CARGO_HOME` that a build without network needs.
+const CARGO_FOLDERS: [&str; 2] = ["registry", "git"];
+
+/// Places of the host that a box does not show, beside the home.
+const UNSEEN: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
+
+impl HostEnvironment {
+    /// The environment of this process. `None` if it has no usable home directory.
+    pub fn of_this_process() -> Option<Self> {
+        let variables: BTreeMap<_, _> = std::env::vars_os().collect();
+        let home = PathBuf::from(variables.get(OsStr::new("HOME"))?).canonicalize().ok()?;
+        let program = std::env::current_exe().ok()?;
+        Some(Self { home, variables, program })
+    }
+
+    /// The value of a variable, if it has one.
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+    }
+
+    /// The folders of `PATH` that exist, without links on the way, each once.
+    pub fn search_path(&self) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        for folder in self.variable("PATH").iter().flat_map(std::env::split_paths) {
+            if let Ok(folder) = folder.canonicalize()
+                && folder.is_dir()
+                && !folders.contains(&folder)
+            {
+                folders.push(folder);
+            }
+        }
+        folders
+    }
+
+    /// Where a tool of [`TOOL_ROOTS`] lies, if it is there.
+    fn tool_roots(&self) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
+        TOOL_ROOTS.iter().filter_map(|(variable, below_home)| {
+            let place = match self.variable(variable) {
+                Some(place) => PathBuf::from(place),
+                None if below_home.is_empty() => return None,
+                None => self.home.join(below_home),
+            };
+            Some((*variable, place.canonicalize().ok()?))
+        })
+    }
+
+    /// `$CARGO_HOME`, if it is there.
+    fn cargo_home(&self) -> Option<PathBuf> {
+        self.variable("CARGO_HOME").map_or_else(|| self.home.join(".cargo"), PathBuf::from).canonicalize().ok()
+    }
+
+    /// Folders a box must be shown for the user's tools to work in it, because they lie where it sees nothing.
+    pub fn tool_folders(&self) -> Vec<PathBuf> {
+        let mut folders = self.search_path();
+        folders.extend(self.tool_roots().map(|(_, place)| place));
+        folders.retain(|folder| self.is_unseen(folder) && *folder != self.home);
+        folders.sort();
+        folders.dedup();
+        // What lies in a folder that is shown anyway needs no showing of its own.
+        let all = folders.clone();
+        folders.retain(|folder| !all.iter().any(|other| other != folder && folder.starts_with(other)));
+        folders
+    }
+
+    /// Folders of Cargo's that a build without network needs, and where a box has them: below its own home, since a box
+    /// has a Cargo home of its own.
+    pub fn cargo_folders(&self) -> Vec<(PathBuf, PathBuf)> {
+        let Some(cargo) = self.cargo_home() else { return Vec::new() };
+        let own = self.home.join(".cargo");
+        let pairs = CARGO_FOLDERS.iter().map(|folder| (cargo.join(folder), own.join(folder)));
+        pairs.filter(|(source, _)| source.is_dir()).collect()
+    }
+
+    fn is_unseen(&self, place: &Path) -> bool {
+        place.starts_with(&self.home) || UNSEEN.iter().any(|unseen| place.starts_with(unseen))
+    }
+
+    /// The variables of a box, before those that name its own places: the allow-list, and what the plan names.
+    /// Names the plan lists and the user has not set are given back apart.
+    pub fn passed(&self, named: &[String]) -> (BTreeMap<OsString, OsString>, Vec<String>) {
+        let mut passed: BTreeMap<OsString, OsString> = BTreeMap::new();
+        let mut missing = Vec::new();
+        let locale = self.variables.keys().filter(|key| key.as_encoded_bytes().starts_with(b"LC_")).cloned();
+        let roots = self
+            .tool_roots()
+            .map(|(variable, _)| OsString::from(variable))
+            .filter(|name| self.variables.contains_key(name));
+        for name in PASSED.iter().map(OsString::from).chain(locale).chain(roots) {
+            if let Some(value) = self.variables.get(&name) {
+                passed.insert(name, value.clone());
+            }
+        }
+        for name in named {
+            match self.variables.get(OsStr::new(name)) {
+                Some(value) => {
+                    passed.insert(name.into(), value.clone());
+                }
+                None => missing.push(name.clone()),
+            }
+        }
+        (passed, missing)
+    }
+}
+
+/// The variables that name a box's own places.
+pub fn box_variables(host: &HostEnvironment) -> Vec<(OsString, OsString)> {
+    let own_programs = PathBuf::from(super::seen::PROGRAM).parent().map(Path::to_owned);
+    let path = std::env::join_paths(own_programs.into_iter().chain(host.search_path())).unwrap_or_default();
+    [("HOME", host.home.as_os_str()), ("TMPDIR", OsStr::new("/tmp")), ("PATH", &path), ("SANDBOX", OsStr::new("1"))]
+        .map(|(name, value)| (name.into(), value.to_owned()))
+        .into()
+}
+
+/// A path of the plan with a leading `~/` taken as below `home`.
+pub(super) fn expand_home(path: &str, home: &Path) -> PathBuf {
+    match path.strip_prefix("~/") {
+        Some(below) => home.join(below),
+        None if path == "~" => home.to_owned(),
+        None => PathBuf::from(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::unwrap_used, reason = "a test helper")]
+    fn environment(home: &Path, variables: &[(&str, &str)]) -> HostEnvironment {
+        HostEnvironment {
+            home: home.canonicalize().unwrap(),
+            variables: variables.iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            program: PathBuf::from("/nonexistent"),
+        }
+    }
+
+    #[test]
+    fn only_named_variables_pass() {
+        let home = tempfile::tempdir().unwrap();
+        let host = environment(
+            home.path(),
+            &[("LANG", "C"), ("LC_TIME", "C"), ("AWS_SECRET_ACCESS_KEY", "x"), ("SSH_AUTH_SOCK", "/s"), ("KEY", "k")],
+        );
+        let (passed, missing) = host.passed(&["KEY".to_owned(), "ABSENT".to_owned()]);
+        let names: Vec<_> = passed.keys().map(|key| key.to_string_lossy()).collect();
+        assert_eq!(names, ["KEY", "LANG", "LC_TIME"]);
+        assert_eq!(missing, ["ABSENT"]);
+    }
+
+    #[test]
+    fn tools_below_the_home_are_shown() {
+        let home = tempfile::tempdir().unwrap();
+        for folder in [".cargo/bin", ".cargo/registry", ".rustup/toolchains", "bin", ".ssh"] {
+            std::fs::create_dir_all(home.path().join(folder)).unwrap();
+        }
+        let path = format!("/usr/bin:{0}/.cargo/bin:{0}/bin:{0}/gone", home.path().display());
+        let host = environment(home.path(), &[("PATH", &path)]);
+        let shown: Vec<_> = host.tool_folders();
+        assert_eq!(host.cargo_folders(), [(host.home.join(".cargo/registry"), host.home.join(".cargo/registry"))]);
+        let expected: Vec<_> = [".cargo/bin", ".rustup", "bin"].iter().map(|folder| host.home.join(folder)).collect();
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn home_is_expanded() {
+        let home = Path::new("/home/u");
+        assert_eq!(expand_home("~/a", home), Path::new("/home/u/a"));
+        assert_eq!(expand_home("~", home), home);
+        assert_eq!(expand_home("/a/~/b", home), Path::new("/a/~/b"));
+    }
+}

@@ -1,0 +1,67 @@
+//! What can go wrong when a worktree is made ready.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a worktree could not be made, checked or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file operation failed.
+    #[error("cannot {operation} `{}`", path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Git failed.
+    #[error(transparent)]
+    Git(#[from] crate::git::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
+    /// A path of the plan's `expose` cannot be shown.
+    #[error("cannot show `{path}` to an agent: {why}")]
+    Expose {
+        /// The path as written.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// A path of the plan's `seed` cannot be copied.
+    #[error("cannot seed `{path}`: {why}")]
+    Seed {
+        /// The path as written.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// The place of the repository makes hiding it impossible.
+    #[error("{what} `{}` holds {holds}: agents could not be kept from it; {fix}", path.display())]
+    Place {
+        /// What lies wrongly.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What it holds.
+        holds: &'static str,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// Something of a worktree is not as it was left.
+    #[error("the worktree `{}` was tampered with: {what}", path.display())]
+    Tampered {
+        /// The worktree.
+        path: PathBuf,
+        /// What differs.
+        what: String,
+    },
+}
+
+impl Error {
+    pub(super) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { operation, path: path.to_owned(), source }
+    }
+}

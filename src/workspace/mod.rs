@@ -1,0 +1,29 @@
+//! Worktrees: made, filled, hidden from each other, checked and removed.
+//!
+//! A [`Workspace`] is a true linked worktree of the user's repository, locked, outside of it; beside it lies a private
+//! folder with a git directory for the agent, one for captures, a home and a `/tmp`. [`working_box`] and [`capture_box`]
+//! say what each kind of box sees of that.
+//!
+//! Promises: a worktree that could not be made leaves nothing behind, no entry, no branch, no folder. After an agent could
+//! write into one, no git runs in it outside a box, and nothing in it is opened but `.git`, without following a link, by
+//! [`Workspace::check`].
+
+mod boxes;
+mod check;
+mod create;
+mod environment;
+mod error;
+mod private;
+mod remove;
+mod seed;
+mod surroundings;
+
+pub use boxes::{capture_box, working_box};
+pub use check::{Workspace, WorkspaceRecord};
+pub use create::{Commission, create};
+pub use environment::{HostEnvironment, box_variables};
+pub use error::Error;
+pub use private::seen;
+pub use remove::remove;
+pub use seed::{Seeded, seed};
+pub use surroundings::{Surroundings, require_fit};

@@ -1,0 +1,130 @@
+//! Files that git ignores and a worktree needs all the same, copied from the user's checkout: `.env`, `node_modules`.
+//!
+//! Links are copied as links and never followed, so that a link in the checkout cannot bring in what it points to.
+//! Whatever is in the worktree already stays: a tracked file is never replaced by the user's changed one.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use ignore::WalkBuilder;
+
+use super::error::Error;
+
+/// What was copied.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seeded {
+    /// How many files and links.
+    pub files: u64,
+    /// Paths that the plan names and the checkout does not have.
+    pub missing: Vec<String>,
+}
+
+/// Copies `wanted`, paths from the checkout's root, from `checkout` to `worktree`.
+pub fn seed(checkout: &Path, worktree: &Path, wanted: &[String]) -> Result<Seeded, Error> {
+    let mut seeded = Seeded::default();
+    for path in wanted {
+        let refused = |why: &str| Error::Seed { path: path.clone(), why: why.to_owned() };
+        let relative = Path::new(path);
+        if !relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+            return Err(refused("it must be a path from the repository's root, without `..`"));
+        }
+        if relative.components().any(|part| part.as_os_str() == ".git") {
+            return Err(refused("git directories are not seeded"));
+        }
+        let source = checkout.join(relative);
+        if leads_through_link(checkout, relative) {
+            return Err(refused("a folder on the way to it is a link"));
+        }
+        match source.symlink_metadata() {
+            Ok(_) => seeded.files += copy_tree(&source, &worktree.join(relative))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => seeded.missing.push(path.clone()),
+            Err(error) => return Err(Error::io("look at", &source, error)),
+        }
+    }
+    Ok(seeded)
+}
+
+fn leads_through_link(root: &Path, relative: &Path) -> bool {
+    let mut at = root.to_owned();
+    let Some(parent) = relative.parent() else { return false };
+    parent.components().any(|part| {
+        at.push(part);
+        at.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
+    })
+}
+
+fn copy_tree(source: &Path, target: &Path) -> Result<u64, Error> {
+    if let Some(above) = target.parent() {
+        fs::create_dir_all(above).map_err(|error| Error::io("create", above, error))?;
+    }
+    let walk = WalkBuilder::new(source).standard_filters(false).follow_links(false).build();
+    let mut copied = 0;
+    for entry in walk {
+        let entry = entry.map_err(|error| Error::io("read", source, io::Error::other(error)))?;
+        let relative = entry.path().strip_prefix(source).unwrap_or(Path::new(""));
+        let to: PathBuf = if relative.as_os_str().is_empty() { target.to_owned() } else { target.join(relative) };
+        copied += copy_one(entry.path(), &to)?;
+    }
+    Ok(copied)
+}
+
+fn copy_one(from: &Path, to: &Path) -> Result<u64, Error> {
+    let metadata = from.symlink_metadata().map_err(|error| Error::io("look at", from, error))?;
+    if metadata.is_dir() {
+        match fs::create_dir(to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io("create", to, error)),
+        }
+        return Ok(0);
+    }
+    if to.symlink_metadata().is_ok() {
+        return Ok(0);
+    }
+    if metadata.is_symlink() {
+        let target = fs::read_link(from).map_err(|error| Error::io("read", from, error))?;
+        std::os::unix::fs::symlink(target, to).map_err(|error| Error::io("create", to, error))?;
+        return Ok(1);
+    }
+    if !metadata.is_file() {
+        return Ok(0);
+    }
+    // The kernel shares the blocks where the file system can.
+    fs::copy(from, to).map_err(|error| Error::io("copy", from, error))?;
+    let mode = metadata.permissions().mode() | 0o200;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(|error| Error::io("copy", from, error))?;
+    Ok(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_copied_as_links() {
+        let from = tempfile::tempdir().unwrap();
+        let to = tempfile::tempdir().unwrap();
+        fs::create_dir_all(from.path().join("node_modules/a")).unwrap();
+        fs::write(from.path().join("node_modules/a/x"), "x").unwrap();
+        std::os::unix::fs::symlink("/etc", from.path().join("node_modules/etc")).unwrap();
+        fs::write(to.path().join("kept"), "theirs").unwrap();
+        fs::write(from.path().join("kept"), "ours").unwrap();
+        let wanted = ["node_modules/", "kept", "gone"].map(str::to_owned);
+        let seeded = seed(from.path(), to.path(), &wanted).unwrap();
+        assert_eq!(seeded, Seeded { files: 2, missing: vec!["gone".to_owned()] });
+        assert_eq!(fs::read_link(to.path().join("node_modules/etc")).unwrap(), Path::new("/etc"));
+        assert_eq!(fs::read_to_string(to.path().join("kept")).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn nothing_from_outside_is_seeded() {
+        let from = tempfile::tempdir().unwrap();
+        let to = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/etc", from.path().join("link")).unwrap();
+        for bad in ["../x", "/etc/passwd", "a/../../b", "link/passwd", ".git/config"] {
+            assert!(matches!(seed(from.path(), to.path(), &[bad.to_owned()]), Err(Error::Seed { .. })), "{bad}");
+        }
+    }
+}
