@@ -12,4 +12,5 @@ pub mod git;
 pub mod model;
 pub mod plan;
 pub mod store;
+pub mod verify;
 pub mod workspace;
