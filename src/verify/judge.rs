@@ -184,7 +184,7 @@ impl<'a> Judge<'a> {
 
     fn make_workspace(&self) -> Result<Workspace, Error> {
         let Verification { capturer, head, state, place, candidate, run, .. } = self.of;
-        let made = workspace::create(Commission {
+        let made = workspace::create(&Commission {
             repository: &capturer.repository,
             head,
             state,

@@ -33,18 +33,18 @@ pub(super) fn prepare(place: &Workplace) -> Result<(), Error> {
 
 /// Looks. Nothing of the verifier may run any more.
 pub(super) async fn look(capturer: &Capturer, workspace: &Workspace, candidate: &Snapshot) -> Scan {
-    let captured = match capturer.capture(workspace, candidate, "verify", None).await {
-        Ok(captured) => captured,
+    let taken = match capturer.capture(workspace, candidate, "verify", None).await {
+        Ok(taken) => taken,
         Err(error) => return Scan::Failed(with_causes(&error)),
     };
-    if let Some(first) = captured.refused.first() {
+    if let Some(first) = taken.refused.first() {
         return Scan::Failed(first.clone());
     }
-    if captured.snapshot.tree == candidate.tree {
+    if taken.snapshot.tree == candidate.tree {
         return Scan::Done(Vec::new());
     }
     let loaded = tokio::task::block_in_place(|| {
-        capturer.repository.load_changes(&candidate.tree, &captured.snapshot.tree, Renames::Ignore)
+        capturer.repository.load_changes(&candidate.tree, &taken.snapshot.tree, Renames::Ignore)
     });
     let changes = match loaded {
         Ok(changes) => changes,
