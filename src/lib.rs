@@ -8,9 +8,11 @@
 
 pub mod agent;
 pub mod change;
+pub mod cli;
 pub mod git;
 pub mod model;
 pub mod plan;
+pub mod report;
 pub mod store;
 pub mod verify;
 pub mod workspace;
