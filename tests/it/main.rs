@@ -2,4 +2,5 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod capture;
+mod verify;
 mod world;
