@@ -37,7 +37,7 @@ use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, re
 use crate::workspace::{self, Commission, Workspace, working_box};
 
 /// Longer than anything takes: a verifier may be silent for as long as it may run.
-const EVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+const EVER: Duration = Duration::from_hours(30 * 365 * 24);
 
 /// What a receipt of the parent verifier judges.
 const SCOPE: &str = "parent";

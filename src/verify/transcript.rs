@@ -49,7 +49,9 @@ mod tests {
 
     fn of(chunks: &[&[u8]]) -> Transcript {
         let mut transcript = Transcript::default();
-        chunks.iter().for_each(|chunk| transcript.push(chunk));
+        for chunk in chunks {
+            transcript.push(chunk);
+        }
         transcript
     }
 

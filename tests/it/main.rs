@@ -3,4 +3,5 @@
 
 mod capture;
 mod verify;
+mod users;
 mod world;

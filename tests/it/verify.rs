@@ -19,7 +19,7 @@ use worktree_sandbox::workspace::Surroundings;
 use crate::world::{As, World};
 
 /// Longer than any test may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A journal in memory. It also looks whether the receipt is there when the verdict is told.
 #[derive(Debug)]
@@ -135,7 +135,9 @@ async fn finish(verification: Verification<'_>) -> Result<Judged, Error> {
 }
 
 fn commit(world: &World, files: &[(&str, &str)]) -> Snapshot {
-    files.iter().for_each(|(path, text)| world.write(path, text));
+    for (path, text) in files {
+        world.write(path, text);
+    }
     let commit = world.commit("x").parse::<CommitId>().unwrap();
     Snapshot { commit, tree: world.git(&["rev-parse", "HEAD^{tree}"]).parse::<TreeId>().unwrap() }
 }

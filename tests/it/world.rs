@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -14,36 +13,21 @@ use worktree_sandbox::workspace::HostEnvironment;
 /// The user that tests run as when they are not to run as root.
 pub const USER: u32 = 12345;
 
+/// Names another copy of the program, for the run of the suite by another user.
+pub const PROGRAM_VARIABLE: &str = "SANDBOX_TEST_PROGRAM";
+
 /// The program under test.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbox");
-
-/// Whose world it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum As {
-    /// Whoever runs the tests.
-    Caller,
-    /// An ordinary user, where the tests are run by root.
-    User,
-}
-
-/// Both users, or one where there is only one.
-pub fn everyone() -> Vec<As> {
-    if is_root() { vec![As::Caller, As::User] } else { vec![As::Caller] }
+pub fn program() -> PathBuf {
+    std::env::var_os(PROGRAM_VARIABLE).map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sandbox")), PathBuf::from)
 }
 
 pub fn is_root() -> bool {
-    rustix_euid() == 0
-}
-
-fn rustix_euid() -> u32 {
-    nix::unistd::geteuid().as_raw()
+    nix::unistd::geteuid().is_root()
 }
 
 /// One test's world. Gone when dropped.
 pub struct World {
     root: TempDir,
-    user: As,
-    program: PathBuf,
     /// The directory that `PATH` begins with, for programs of the test's own.
     pub bin: PathBuf,
     /// The repository.
@@ -97,8 +81,8 @@ impl Ran {
 
 impl World {
     /// A world with a repository that has one commit: `README.md`, `src/a.txt`, `src/b.txt`, `docs/x.txt`.
-    pub fn new(user: As) -> Self {
-        let world = Self::bare_of_commits(user);
+    pub fn new() -> Self {
+        let world = Self::without_commits();
         world.write("README.md", "readme\n");
         world.write("src/a.txt", &lines("a"));
         world.write("src/b.txt", &lines("b"));
@@ -108,7 +92,7 @@ impl World {
     }
 
     /// A world whose repository has no commit yet.
-    pub fn bare_of_commits(user: As) -> Self {
+    pub fn without_commits() -> Self {
         let root = tempfile::Builder::new().prefix("sandbox-test-").tempdir().unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let base = root.path().canonicalize().unwrap();
@@ -116,17 +100,12 @@ impl World {
         for folder in [&bin, &repo, &base.join("state")] {
             fs::create_dir_all(folder).unwrap();
         }
-        // A copy of its own, since an ordinary user may not reach the build's folder.
-        let program = match user {
-            As::Caller => PathBuf::from(PROGRAM),
-            As::User => {
-                fs::copy(PROGRAM, base.join("sandbox")).unwrap();
-                base.join("sandbox")
-            }
-        };
-        let world = Self { root, user, program, bin, repo, extra: BTreeMap::new() };
-        fs::write(world.home().join(".gitconfig"), "[user]\n\tname = Tester\n\temail = tester@example.org\n[init]\n\tdefaultBranch = main\n").unwrap();
-        world.hand_over();
+        let world = Self { root, bin, repo, extra: BTreeMap::new() };
+        fs::write(
+            world.home().join(".gitconfig"),
+            "[user]\n\tname = Tester\n\temail = tester@example.org\n[init]\n\tdefaultBranch = main\n",
+        )
+        .unwrap();
         world.git(&["init", "-q"]);
         world
     }
@@ -153,13 +132,6 @@ impl World {
         self.repo.join(".git/sandbox")
     }
 
-    /// Gives everything to the user whose world it is.
-    pub fn hand_over(&self) {
-        if self.user == As::User {
-            give(&self.base());
-        }
-    }
-
     /// Sets a variable for every program of this world.
     pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
         self.extra.insert(name.into(), value.as_ref().to_owned());
@@ -181,27 +153,24 @@ impl World {
 
     /// What the library calls the user's environment.
     pub fn environment(&self) -> HostEnvironment {
-        HostEnvironment { home: self.home(), variables: self.variables(), program: self.program.clone() }
+        HostEnvironment { home: self.home(), variables: self.variables(), program: program() }
     }
 
     /// A command of this world's user, in the repository.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().envs(self.variables()).current_dir(&self.repo).stdin(Stdio::null());
-        if self.user == As::User {
-            command.uid(USER).gid(USER);
-        }
         command
     }
 
     /// Runs `sandbox` with these arguments.
     pub fn sandbox(&self, arguments: &[&str]) -> Ran {
-        self.command(&self.program).args(arguments).output().unwrap().into()
+        self.command(program()).args(arguments).output().unwrap().into()
     }
 
     /// `sandbox`, not yet started.
     pub fn sandbox_command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.command(&self.program);
+        let mut command = self.command(program());
         command.args(arguments);
         command
     }
@@ -228,7 +197,6 @@ impl World {
         let file = self.repo.join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, content).unwrap();
-        self.hand_over();
     }
 
     pub fn read(&self, path: &str) -> String {
@@ -247,7 +215,6 @@ impl World {
         let file = self.bin.join(name);
         fs::write(&file, format!("#!/bin/sh\n{text}")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        self.hand_over();
     }
 
     /// Everything of the repository that must not change: refs that are not ours, HEAD, index, config, hooks, the files of
@@ -255,10 +222,14 @@ impl World {
     pub fn picture(&self) -> BTreeMap<String, String> {
         let mut picture = BTreeMap::new();
         let refs = self.git(&["for-each-ref", "--format=%(refname) %(objectname)"]);
-        let foreign = refs.lines().filter(|line| !line.starts_with("refs/sandbox/") && !line.starts_with("refs/heads/sandbox/"));
+        let foreign =
+            refs.lines().filter(|line| !line.starts_with("refs/sandbox/") && !line.starts_with("refs/heads/sandbox/"));
         picture.insert("refs".to_owned(), foreign.collect::<Vec<_>>().join("\n"));
-        for name in ["HEAD", "config", "index", "ORIG_HEAD", "MERGE_HEAD", "info/exclude", "logs/HEAD", "logs/refs/stash"] {
-            let bytes = fs::read(self.repo.join(".git").join(name)).map(|bytes| format!("{:?}", bytes.escape_ascii().to_string()));
+        for name in
+            ["HEAD", "config", "index", "ORIG_HEAD", "MERGE_HEAD", "info/exclude", "logs/HEAD", "logs/refs/stash"]
+        {
+            let bytes = fs::read(self.repo.join(".git").join(name))
+                .map(|bytes| format!("{:?}", bytes.escape_ascii().to_string()));
             picture.insert(format!(".git/{name}"), bytes.unwrap_or_else(|_| "absent".to_owned()));
         }
         for hook in fs::read_dir(self.repo.join(".git/hooks")).into_iter().flatten().flatten() {
@@ -274,22 +245,6 @@ pub fn lines(name: &str) -> String {
     (1..=20).map(|line| format!("{name} line {line}\n")).collect()
 }
 
-fn give(path: &Path) {
-    nix::unistd::fchownat(
-        nix::fcntl::AT_FDCWD,
-        path,
-        Some(USER.into()),
-        Some(USER.into()),
-        nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW,
-    )
-    .unwrap();
-    if path.symlink_metadata().unwrap().is_dir() {
-        for entry in fs::read_dir(path).unwrap().flatten() {
-            give(&entry.path());
-        }
-    }
-}
-
 fn files(root: &Path, folder: &Path, picture: &mut BTreeMap<String, String>) {
     use std::os::unix::fs::MetadataExt;
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -303,9 +258,15 @@ fn files(root: &Path, folder: &Path, picture: &mut BTreeMap<String, String>) {
             files(root, &path, picture);
             picture.insert(name, format!("folder {:o}", metadata.mode()));
         } else {
-            let content = if metadata.is_symlink() { fs::read_link(&path).unwrap().into_os_string() } else { OsString::from(hex::encode(fs::read(&path).unwrap())) };
-            picture.insert(name, format!("{:o} {}.{} {}", metadata.mode(), metadata.mtime(), metadata.mtime_nsec(), content.display()));
+            let content = if metadata.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string()
+            } else {
+                OsString::from(hex::encode(fs::read(&path).unwrap()))
+            };
+            picture.insert(
+                name,
+                format!("{:o} {}.{} {}", metadata.mode(), metadata.mtime(), metadata.mtime_nsec(), content.display()),
+            );
         }
     }
 }
-
