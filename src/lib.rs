@@ -14,4 +14,5 @@ pub mod model;
 pub mod plan;
 pub mod report;
 pub mod store;
+pub mod verify;
 pub mod workspace;
