@@ -4,7 +4,7 @@ use super::coordinator::{Report, close};
 use super::error::Error;
 use super::gate::{self, Facts};
 use super::recorder::Recorder;
-use super::signals::Signals;
+use super::signals::{Ending, Signals};
 use super::site::Site;
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Head, Renames};
@@ -15,7 +15,7 @@ use crate::model::plan::{LandMode, Plan};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RefName, RepoPath};
 use crate::store::{Occupant, Record};
-use crate::verify::{Verification, judge};
+use crate::verify::{Verification, judge, no_parser};
 
 /// What is needed to bring a run to its decision.
 #[derive(Debug)]
@@ -31,14 +31,19 @@ pub(super) struct Finish<'a> {
 impl Finish<'_> {
     /// Integrates, verifies, decides, and lands if `landing`. `fresh`: no earlier receipt serves.
     pub(super) async fn complete(&self, landing: bool, fresh: bool) -> Result<Report, Error> {
-        self.integrate().await?;
-        self.verify(fresh).await?;
+        if self.signals.ending().is_none() {
+            self.integrate().await?;
+            self.verify(fresh).await?;
+        }
         self.conclude(landing).await
     }
 
     /// Decides, and lands if `landing` and the gate is open.
     pub(super) async fn conclude(&self, landing: bool) -> Result<Report, Error> {
         let decision = self.decide().await?;
+        if let Some(ending) = self.signals.ending() {
+            return tokio::task::block_in_place(|| close(self.recorder, code_of(ending), false, None));
+        }
         if !decision.open || !landing {
             return tokio::task::block_in_place(|| {
                 close(self.recorder, gate::exit_code(&decision), decision.open, None)
@@ -122,6 +127,7 @@ impl Finish<'_> {
             candidate: Snapshot { commit: candidate.head.to.clone(), tree: candidate.head.tree.clone() },
             fresh,
             number: state.last_seq + 1,
+            parser: no_parser,
             journal: self.recorder,
             stop: self.signals.stop.clone(),
             kill: self.signals.kill.clone(),
@@ -149,7 +155,7 @@ impl Finish<'_> {
 
     /// What the gate must be told of the repository.
     fn facts(&self, state: &RunState) -> Result<Facts, Error> {
-        let ended_early = self.signals.ending().map(|_| "the run was stopped".to_owned());
+        let ended_early = self.signals.ending().map(|ending| words_of(ending).to_owned());
         let (Some(started), Some(candidate)) = (&state.started, &state.candidate) else {
             return Ok(Facts { ended_early, ..Facts::default() });
         };
@@ -233,6 +239,23 @@ impl Finish<'_> {
             tell_decision(self.recorder, &decision)?;
             close(self.recorder, gate::exit_code(&decision), false, None)
         })
+    }
+}
+
+fn words_of(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Interrupted => "the run was interrupted",
+        Ending::Terminated => "the run was stopped",
+        Ending::OutOfTime => "the run's time is over",
+    }
+}
+
+/// The exit code of a run that ended early: that of the signal, as a shell would give it.
+fn code_of(ending: Ending) -> u8 {
+    match ending {
+        Ending::Interrupted => 130,
+        Ending::Terminated => 143,
+        Ending::OutOfTime => 1,
     }
 }
 
