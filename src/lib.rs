@@ -7,8 +7,10 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod board;
 pub mod change;
 pub mod git;
+pub mod integrate;
 pub mod model;
 pub mod plan;
 pub mod store;
