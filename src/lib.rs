@@ -9,9 +9,12 @@
 pub mod agent;
 pub mod board;
 pub mod change;
+pub mod cli;
 pub mod git;
 pub mod integrate;
 pub mod model;
 pub mod plan;
+pub mod report;
 pub mod store;
+pub mod verify;
 pub mod workspace;

@@ -43,8 +43,9 @@
 //!
 //! # What does not
 //!
-//! Reading what is not hidden; kernel bugs; sockets in places that are not hidden; use of memory and processor. Landlock
-//! rules, system-call filters and control groups are layers to come and belong to the command's stage of the plan.
+//! Reading what is not hidden, with the supplementary groups too, which an ordinary user cannot drop; kernel bugs; sockets
+//! in places that are not hidden; use of memory and processor; keys in the kernel's session keyring. Landlock rules,
+//! system-call filters and control groups are layers to come and belong to the command's stage of the plan.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

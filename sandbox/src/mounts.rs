@@ -13,13 +13,13 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// Devices that neither keep nor reveal anything.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Parts of `/proc` through which the whole host is set up or driven.
-const HOST_WIDE: [&str; 5] = ["sys", "irq", "bus", "sysrq-trigger", "fs"];
 /// The file that masked ones are replaced by; lies in `/dev`, which every box has.
 const EMPTY_FILE: &str = ".masked";
 
@@ -118,19 +118,17 @@ impl Mounts {
         Ok(())
     }
 
-    /// Makes the host-wide parts of `/proc` read-only, each where it exists.
+    /// Makes everything in `/proc` read-only that is not about a process of the box.
     pub(crate) fn protect_processes(&self) -> Result<(), Fault> {
         let proc = self.processes.as_ref().ok_or(Errno::NOENT)?;
-        for name in HOST_WIDE {
-            let protect = || {
-                let part = match copy(proc.as_fd(), Path::new(name)) {
-                    Err(fault) if fault.errno == Errno::NOENT.raw_os_error() => return Ok(()),
-                    other => other?,
-                };
-                sys::restrict_mount(part.as_fd(), MountAttributes::READ_ONLY, true)?;
-                attach_at(part.as_fd(), proc.as_fd(), name)
-            };
-            protect().map_err(|fault: Fault| fault.at(Path::new("/proc").join(name)))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(proc, ".", flags, Mode::empty())?;
+        for entry in rustix::fs::Dir::new(folder)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if is_host_wide(name, entry.file_type()) {
+                protect(proc.as_fd(), name).map_err(|fault| fault.at(Path::new("/proc").join(name)))?;
+            }
         }
         Ok(())
     }
@@ -206,6 +204,18 @@ impl Mounts {
     }
 }
 
+/// Whether an entry of `/proc` is the same for the whole host: all but processes (numbers) and links to them.
+fn is_host_wide(name: &OsStr, kind: FileType) -> bool {
+    let first = name.as_bytes().first().copied().unwrap_or(b'.');
+    kind != FileType::Symlink && first != b'.' && !first.is_ascii_digit()
+}
+
+fn protect(proc: BorrowedFd<'_>, name: &OsStr) -> Result<(), Fault> {
+    let part = copy(proc, Path::new(name))?;
+    sys::restrict_mount(part.as_fd(), MountAttributes::READ_ONLY, true)?;
+    attach_at(part.as_fd(), proc, name)
+}
+
 /// A detached copy of a tree, with everything mounted in it: without the latter the kernel refuses, for it would uncover
 /// what a mount hides.
 fn copy(at: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Fault> {
@@ -221,8 +231,8 @@ fn attach(tree: BorrowedFd<'_>, at: BorrowedFd<'_>) -> Result<(), Fault> {
     Ok(rustix::mount::move_mount(tree, "", at, "", flags)?)
 }
 
-fn attach_at(tree: BorrowedFd<'_>, at: BorrowedFd<'_>, name: &str) -> Result<(), Fault> {
-    let point = place::find(at, &Path::new("/").join(name), Missing::Error)?;
+fn attach_at(tree: BorrowedFd<'_>, at: BorrowedFd<'_>, name: impl AsRef<OsStr>) -> Result<(), Fault> {
+    let point = place::find(at, &Path::new("/").join(name.as_ref()), Missing::Error)?;
     attach(tree, point.as_fd())
 }
 

@@ -97,7 +97,8 @@ pub struct Policy {
     pub home: PrivateDir,
     /// The host directory that stands in for `/tmp`.
     pub tmp: PathBuf,
-    /// Directories that are empty and read-only inside, apart from what is exposed below them.
+    /// Directories that are empty and read-only inside, apart from what is exposed below them. They must exist: a place
+    /// to hide cannot be made in a tree that is read-only.
     pub hide: Vec<PathBuf>,
     /// Host paths shown inside, parents before children. One that is hidden as well is just exposed.
     pub expose: Vec<Expose>,

@@ -101,6 +101,8 @@ impl Sandbox {
 
     /// Starts a command. One main command runs at a time; the next may start as soon as the last one's
     /// [`Child::wait`] is over.
+    ///
+    /// Dropped half-way, this may still start the command; [`Self::kill_all`] makes sure that none runs.
     pub async fn spawn(&self, command: Command) -> Result<Child, SpawnError> {
         let program = command.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let cwd = command.cwd.clone();

@@ -77,10 +77,11 @@ pub enum Step {
     Processes,
     /// No user namespace can be created inside.
     ForbidNesting,
-    /// The host-wide parts of `/proc` become read-only.
+    /// Everything in `/proc` that is not about a process of the box becomes read-only.
     ///
     /// File modes are no protection when the box is run by root: the owner of `core_pattern` is root whatever
-    /// capabilities are gone, and what stands in it is run by the host.
+    /// capabilities are gone, and what stands in it is run by the host. Modes themselves are shared too: a `chmod` of
+    /// `/proc/kallsyms` in a box would open it for every user of the host.
     ProtectProcesses,
     /// An empty directory to write in, which vanishes with the box. Passed over if missing or a symlink.
     Scratch {

@@ -7,6 +7,9 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
 
+/// How many signals the kernel has.
+const KERNEL_SIGNALS: libc::c_int = 64;
+
 /// Mount attributes, as `mount_setattr` takes them.
 #[derive(Clone, Copy)]
 pub(crate) struct MountAttributes(u64);
@@ -62,10 +65,15 @@ pub(crate) fn close_from(first: u32, now: bool) -> io::Result<()> {
 
 /// Every signal back to its default action, and none blocked: exec keeps both what is ignored and what is blocked.
 pub(crate) fn reset_signals() -> io::Result<()> {
-    for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: installs no handler, so no code of ours can be run by a signal. The kernel's refusals (KILL, STOP, the
-        // two numbers the C library keeps) are what is wanted.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    // The kernel's own form of an action, whose zeroes mean the default one; longer than it is on any architecture.
+    let default = [0_u64; 8];
+    for signal in 1..=KERNEL_SIGNALS {
+        // SAFETY: the kernel reads a structure no longer than the array, and writes nothing. It installs no handler, so no
+        // code of ours can be run by a signal. Not by way of the C library, which keeps two signals to itself and would
+        // leave them ignored if whoever started us ignored them. What the kernel refuses (KILL, STOP) is as wanted.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null::<u64>(), size_of::<u64>())
+        };
     }
     nix::sys::signal::sigprocmask(
         nix::sys::signal::SigmaskHow::SIG_SETMASK,

@@ -138,6 +138,9 @@ pub(crate) fn pack<T: Serialize>(value: &T) -> io::Result<(Vec<u8>, Option<Owned
     if packet.len() <= INLINE {
         return Ok((packet, None));
     }
+    if packet.len() as u64 > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "arguments and environment are too long"));
+    }
     let mut file = File::from(rustix::fs::memfd_create(c"order", MemfdFlags::CLOEXEC)?);
     file.write_all(packet.get(1..).unwrap_or_default())?;
     file.rewind()?;

@@ -526,7 +526,7 @@ fn stop_of_capture<T>(error: change::Error) -> Going<T> {
 }
 
 /// An error and what is behind it, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

@@ -234,7 +234,8 @@ impl Capturer {
         vec![("PATH".into(), path), ("HOME".into(), "/nonexistent".into()), ("LC_ALL".into(), "C".into())]
     }
 
-    fn pin(&self, pins: &Pins, commit: &CommitId) -> Result<(), Error> {
+    /// Creates the ref that keeps a snapshot, and moves the branch, both or none.
+    pub fn pin(&self, pins: &Pins, commit: &CommitId) -> Result<(), Error> {
         let mut edits = vec![RefEdit::Create { name: pins.keep.clone(), new: commit.object().clone() }];
         if let Some((branch, at)) = &pins.branch {
             edits.push(RefEdit::Update {

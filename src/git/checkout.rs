@@ -153,6 +153,17 @@ impl Checkout {
         }
     }
 
+    /// Whether the index holds what has come in at each of these paths; elsewhere it may hold anything of the user's.
+    pub fn index_holds(&self, incoming: &[TreeChange]) -> Result<bool, Error> {
+        let (index, _) = self.load_index()?;
+        let is_new = |change: &TreeChange| {
+            let indexed = index.get(&change.path);
+            indexed.map(|indexed| &indexed.entry) == change.new.as_ref()
+                && !indexed.is_some_and(|indexed| indexed.unmerged)
+        };
+        Ok(incoming.iter().all(is_new))
+    }
+
     /// For each incoming path, whether its file is the old or the new one.
     pub fn load_standing(&self, incoming: &[TreeChange]) -> Result<Vec<(RepoPath, Standing)>, Error> {
         let mut kinds = BTreeMap::new();
@@ -365,12 +376,18 @@ impl Checkout {
         if paths.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let input = Input::Bytes(nul_separated(paths.iter().copied()));
-        let output = self.command(Access::Read, "check-ignore").args(["-z", "--stdin"]).input(input).run()?;
+        // This subcommand refuses to take paths literally; with `./` in front nothing in them means anything.
+        let input = paths.iter().flat_map(|path| [b"./", path.as_bytes(), b"\0"].concat()).collect();
+        let output = self
+            .command(Access::Read, "check-ignore")
+            .without_literal_paths()
+            .args(["-z", "--stdin"])
+            .input(Input::Bytes(input))
+            .run()?;
         match output.code() {
             Some(0 | 1) => {
                 let named = output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-                Ok(named.map(RepoPath::new).collect())
+                Ok(named.map(|path| RepoPath::new(path.strip_prefix(b"./").unwrap_or(path))).collect())
             }
             Some(_) | None => Err(output.failure()),
         }

@@ -38,7 +38,7 @@ pub(super) struct Ended {
 /// have been given to another process.
 pub(super) fn attend(
     mut child: Child,
-    feed: Vec<u8>,
+    feed: Feed,
     sink: Option<&mut dyn Write>,
     limits: &Limits,
     what: &str,
@@ -54,7 +54,7 @@ pub(super) fn attend(
 fn serve(
     child: &mut Child,
     pid: Pid,
-    feed: Vec<u8>,
+    feed: Feed,
     sink: Option<&mut dyn Write>,
     limits: &Limits,
     what: &str,
@@ -66,10 +66,10 @@ fn serve(
         let limit = Rlimit { current: Some(memory), maximum: Some(memory) };
         rustix::process::prlimit(Some(pid), Resource::As, limit).map_err(|error| pipe(error.into()))?;
     }
-    let mut input = Feed { pipe: child.stdin.take().map(OwnedFd::from).map(File::from), bytes: feed, done: 0 };
     let mut output = Source::new(child.stdout.take().map(OwnedFd::from)).map_err(pipe)?;
     let mut complaint = Source::new(child.stderr.take().map(OwnedFd::from)).map_err(pipe)?;
-    input.prepare().map_err(pipe)?;
+    let mut input = feed;
+    input.connect(child.stdin.take().map(OwnedFd::from)).map_err(pipe)?;
     let mut sink = Sink { inner: sink, written: 0, limit: limits.output };
     let mut stderr = Vec::new();
     loop {
@@ -111,7 +111,7 @@ fn wait(process: &OwnedFd, input: &Feed, output: &Source, complaint: &Source, le
     let mut polled = vec![PollFd::new(process, PollFlags::IN)];
     let mut at = [None; 3];
     for (slot, (file, flags)) in at.iter_mut().zip([
-        (input.pipe.as_ref(), PollFlags::OUT),
+        input.waits_for(),
         (output.pipe.as_ref(), PollFlags::IN),
         (complaint.pipe.as_ref(), PollFlags::IN),
     ]) {
@@ -129,38 +129,76 @@ fn wait(process: &OwnedFd, input: &Feed, output: &Source, complaint: &Source, le
     Ok(Ready { ended: has(Some(0)), input: has(at[0]), output: has(at[1]), complaint: has(at[2]) })
 }
 
-/// The bytes on their way into the child.
-struct Feed {
+/// What goes into the child: bytes that we hold, and then what a descriptor gives.
+pub(super) struct Feed {
     pipe: Option<File>,
     bytes: Vec<u8>,
     done: usize,
+    source: Option<File>,
 }
 
 impl Feed {
-    fn prepare(&mut self) -> io::Result<()> {
+    pub(super) fn nothing() -> Self {
+        Self::bytes(Vec::new())
+    }
+
+    pub(super) fn bytes(bytes: Vec<u8>) -> Self {
+        Self { pipe: None, bytes, done: 0, source: None }
+    }
+
+    pub(super) fn stream(source: OwnedFd) -> Self {
+        Self { source: Some(source.into()), ..Self::nothing() }
+    }
+
+    fn connect(&mut self, pipe: Option<OwnedFd>) -> io::Result<()> {
+        self.pipe = pipe.map(File::from);
         self.pipe.as_ref().map_or(Ok(()), nonblocking)?;
-        if self.bytes.is_empty() {
-            self.pipe = None;
-        }
+        self.close_if_done();
         Ok(())
     }
 
-    /// Writes what the pipe takes. A child that stops reading is its own business: its exit code tells.
+    fn is_empty(&self) -> bool {
+        self.done >= self.bytes.len()
+    }
+
+    fn close_if_done(&mut self) {
+        if self.is_empty() && self.source.is_none() {
+            self.pipe = None;
+        }
+    }
+
+    /// What must happen before [`Self::push`] can go on.
+    fn waits_for(&self) -> (Option<&File>, PollFlags) {
+        match &self.source {
+            Some(source) if self.is_empty() && self.pipe.is_some() => (Some(source), PollFlags::IN),
+            Some(_) | None => (self.pipe.as_ref(), PollFlags::OUT),
+        }
+    }
+
+    /// Takes one step. A child that stops reading is its own business: its exit code tells.
     fn push(&mut self) -> io::Result<()> {
-        let Some(pipe) = &mut self.pipe else { return Ok(()) };
-        loop {
+        if let Some(source) = &mut self.source
+            && self.done >= self.bytes.len()
+        {
+            self.bytes.resize(64 * 1024, 0);
+            let count = source.read(&mut self.bytes)?;
+            self.bytes.truncate(count);
+            self.done = 0;
+            if count == 0 {
+                self.source = None;
+            }
+        } else if let Some(pipe) = &mut self.pipe {
             match pipe.write(&self.bytes[self.done..]) {
                 Ok(count) => self.done += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => self.done = self.bytes.len(),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    (self.done, self.source) = (self.bytes.len(), None);
+                }
                 Err(error) => return Err(error),
             }
-            if self.done >= self.bytes.len() {
-                self.pipe = None;
-                return Ok(());
-            }
         }
+        self.close_if_done();
+        Ok(())
     }
 }
 

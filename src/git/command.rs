@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::child::{self, Limits};
+use super::child::{self, Feed, Limits};
 use super::error::Error;
 use super::program::Git;
 
@@ -29,9 +29,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 const OUTPUT_LIMIT: u64 = 1 << 30;
 
 /// Options that stand before every subcommand.
-const ALWAYS: [&str; 12] = [
+const ALWAYS: [&str; 11] = [
     "--no-pager",
-    "--literal-pathspecs",
     "-c",
     "core.hooksPath=/dev/null",
     "-c",
@@ -73,6 +72,7 @@ pub struct Command {
     access: Access,
     subcommand: &'static str,
     globals: Vec<OsString>,
+    literal: bool,
     configuration: Vec<(OsString, OsString)>,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
@@ -104,6 +104,7 @@ impl Command {
             access,
             subcommand,
             globals: Vec::new(),
+            literal: true,
             configuration: Vec::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -130,6 +131,13 @@ impl Command {
     /// Adds an option that stands before the subcommand.
     pub fn global(mut self, option: impl AsRef<OsStr>) -> Self {
         self.globals.push(option.as_ref().to_owned());
+        self
+    }
+
+    /// Leaves out the option that makes paths literal, for the few subcommands that refuse it. Its paths then need a `./`
+    /// in front.
+    pub fn without_literal_paths(mut self) -> Self {
+        self.literal = false;
         self
     }
 
@@ -213,6 +221,7 @@ impl Command {
         let mut process = std::process::Command::new(self.git.program());
         process
             .args(ALWAYS)
+            .args(self.literal.then_some("--literal-pathspecs"))
             .args(&self.globals)
             .arg(self.subcommand)
             .args(&self.arguments)
@@ -241,15 +250,20 @@ impl Command {
         let feed = match self.input {
             Input::Null => {
                 process.stdin(Stdio::null());
-                Vec::new()
+                Feed::nothing()
             }
             Input::Bytes(bytes) => {
                 process.stdin(Stdio::piped());
-                bytes
+                Feed::bytes(bytes)
+            }
+            // A memory limit is set on the running process, so it must find nothing to work on before.
+            Input::Descriptor(descriptor) if self.memory_limit.is_some() => {
+                process.stdin(Stdio::piped());
+                Feed::stream(descriptor)
             }
             Input::Descriptor(descriptor) => {
                 process.stdin(descriptor);
-                Vec::new()
+                Feed::nothing()
             }
         };
         let begun = std::time::Instant::now();

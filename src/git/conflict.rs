@@ -109,7 +109,10 @@ impl Conflict {
 
 /// Reads what `merge-tree -z --messages` writes when it exits with 1. `labels` are the two arguments it was given.
 pub(super) fn parse(stdout: &[u8], labels: [&CommitId; 2]) -> Result<Conflict, String> {
-    let mut fields = stdout.split(|byte| *byte == 0);
+    // Every field is closed by a NUL. What stands behind the last one is advice on submodules, which old versions print
+    // there.
+    let end = stdout.iter().rposition(|byte| *byte == 0).ok_or("it has no field")?;
+    let mut fields = stdout[..end].split(|byte| *byte == 0);
     let mut next = |what: &str| fields.next().ok_or_else(|| format!("it ends before {what}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let tree = text(next("the tree")?).parse().map_err(|_| "it does not begin with a tree id".to_owned())?;
@@ -122,7 +125,7 @@ pub(super) fn parse(stdout: &[u8], labels: [&CommitId; 2]) -> Result<Conflict, S
         stages.push(stage(record, labels).ok_or_else(|| format!("odd stage `{}`", record.escape_ascii()))?);
     }
     let mut messages = Vec::new();
-    while let Some(count) = fields.next().filter(|count| !count.is_empty()) {
+    while let Some(count) = fields.next() {
         let mut next = || fields.next().ok_or_else(|| "it ends in a message".to_owned());
         let count: usize = text(count).parse().map_err(|_| "a message's number of paths is not a number".to_owned())?;
         let paths = (0..count).map(|_| next().map(|path| stripped(path, labels))).collect::<Result<_, _>>()?;
@@ -222,9 +225,11 @@ mod tests {
         let whole = format!("{OURS}\x00100644 {THEIRS} 1\tf\0\x001\0f\0CONFLICT (contents)\0text\n\0");
         let read = |bytes: &[u8]| parse(bytes, [&ours, &theirs]);
         assert_eq!(read(whole.as_bytes()).unwrap().kinds, ["contents"]);
-        for length in 0..whole.len() - "text\n\0".len() {
+        for length in 0..whole.len() {
             assert!(read(&whole.as_bytes()[..length]).is_err(), "cut at {length}");
         }
+        let advised = format!("{whole}Please do\nthings");
+        assert_eq!(read(advised.as_bytes()), read(whole.as_bytes()));
         let no_conflict = format!("{OURS}\0\x001\0f\0Auto-merging\0Auto-merging f\n\0");
         assert!(read(no_conflict.as_bytes()).is_err());
     }

@@ -115,7 +115,10 @@ impl Repository {
     /// `diff-tree` between two trees, with what could hide or reorder paths pinned.
     fn diff_tree(&self, old: &TreeId, new: &TreeId) -> DiffTree {
         DiffTree {
-            command: self.common(Access::Read, "diff-tree").config("diff.orderFile", "/dev/null"),
+            command: self
+                .common(Access::Read, "diff-tree")
+                .config("diff.orderFile", "/dev/null")
+                .config("core.bigFileThreshold", "512m"),
             trees: [old.to_string(), new.to_string()],
         }
     }

@@ -232,6 +232,8 @@ impl Repository {
 
     /// Writes a commit. It is reachable from nothing yet: pin it with a ref before anything relies on it.
     pub fn write_commit(&self, commit: &NewCommit<'_>) -> Result<CommitId, Error> {
+        let end = if commit.message.ends_with('\n') { "" } else { "\n" };
+        let message = format!("{}{end}", commit.message);
         let mut command =
             self.common(Access::Write, "commit-tree").config("i18n.commitEncoding", "UTF-8").arg(commit.tree.as_str());
         for parent in commit.parents {
@@ -245,7 +247,7 @@ impl Repository {
             .env("GIT_COMMITTER_NAME", &commit.committer.identity.name)
             .env("GIT_COMMITTER_EMAIL", &commit.committer.identity.email)
             .env("GIT_COMMITTER_DATE", commit.committer.date())
-            .input(Input::Bytes(commit.message.as_bytes().to_vec()))
+            .input(Input::Bytes(message.into_bytes()))
             .success()?;
         parsed(output.what(), output.line()?)
     }

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::command::{Access, Command};
 use super::error::Error;
 use super::program::Git;
+use super::repository::Config;
 use crate::model::ObjectId;
 
 /// What reads objects.
@@ -34,25 +35,35 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Probes git2 once, by opening the repository and reading what `HEAD` names, if that is anything.
-    pub(super) fn open(git: &Git, common_dir: &Path, wanted: Option<Engine>) -> Self {
-        if wanted == Some(Engine::Program) {
-            return Self { library: None, reason: Some("the git program was asked for".to_owned()) };
-        }
-        // Refs are read by git, objects by git2: so a ref format that git2 misreads does no harm.
+    /// Probes git2 once. It must know every extension that the repository uses, open it, and read one of its commits; and
+    /// no object may be replaced by another, which only git knows how to obey.
+    pub(super) fn open(git: &Git, common_dir: &Path, config: &Config, wanted: Option<Engine>) -> Self {
         let probe = || -> Result<git2::Repository, String> {
+            if wanted == Some(Engine::Program) {
+                return Err("the git program was asked for".to_owned());
+            }
+            if let Some(extension) = config.entries().find_map(|(key, value)| unknown_extension(key, value)) {
+                return Err(format!("it has the extension `{extension}`"));
+            }
+            if config.is_partial_clone() {
+                return Err("it is a partial clone".to_owned());
+            }
             let repository = git2::Repository::open_bare(common_dir).map_err(|error| error.message().to_owned())?;
-            let head = Command::new(git, Access::Read, "rev-parse")
-                .args(["-q", "--verify", "HEAD"])
+            let last = Command::new(git, Access::Read, "for-each-ref")
+                .args(["--sort=-refname", "--count=1", "--format=%(objectname) %(refname)"])
+                .args(["refs/heads/", "refs/replace/"])
                 .folder(common_dir)
                 .git_dir(common_dir)
-                .run();
-            if let Ok(head) = head
-                && let Ok(Ok(id)) = head.line().map(git2::Oid::from_str)
-                && head.status.success()
-            {
-                repository.find_object(id, None).map_err(|error| error.message().to_owned())?;
+                .success()
+                .map_err(|error| error.to_string())?;
+            let Some((id, name)) = last.line().map_err(|error| error.to_string())?.split_once(' ') else {
+                return Ok(repository);
+            };
+            if name.starts_with("refs/replace/") {
+                return Err("it has replaced objects".to_owned());
             }
+            let read = git2::Oid::from_str(id).and_then(|id| repository.find_commit(id).map(drop));
+            read.map_err(|error| error.message().to_owned())?;
             Ok(repository)
         };
         match probe() {
@@ -73,6 +84,17 @@ impl Reader {
     pub(super) fn library(&self) -> Option<MutexGuard<'_, git2::Repository>> {
         self.library.as_ref().map(|library| library.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// An extension with which git2, reading objects only, might go wrong. Opened by its own path it checks none itself.
+fn unknown_extension(key: &[u8], value: Option<&[u8]>) -> Option<String> {
+    let name = key.strip_prefix(b"extensions.")?;
+    let known = match name {
+        b"noop" | b"preciousobjects" | b"worktreeconfig" | b"relativeworktrees" | b"refstorage" => true,
+        b"objectformat" => value == Some(b"sha1"),
+        _ => false,
+    };
+    (!known).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
 /// The library's form of an id. None for a format that it cannot read.

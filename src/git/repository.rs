@@ -126,7 +126,7 @@ impl Repository {
             .git_dir(&git_dir)
             .success()?;
         let config = Config::parse(&listed.stdout);
-        let reader = Reader::open(git, &common_dir, engine);
+        let reader = Reader::open(git, &common_dir, &config, engine);
         Ok(Self {
             inner: Arc::new(Facts {
                 git: git.clone(),
@@ -202,10 +202,7 @@ impl Repository {
 
     /// Whether objects may be missing that a remote promised.
     pub fn is_partial_clone(&self) -> bool {
-        self.config().text("extensions.partialclone").is_some()
-            || self.config().entries().any(|(key, value)| {
-                key.starts_with(b"remote.") && key.ends_with(b".promisor") && value.is_none_or(|value| value == b"true")
-            })
+        self.config().is_partial_clone()
     }
 
     /// Whether names that differ in case only are one file here.
@@ -267,7 +264,8 @@ impl Repository {
             .arg(format!("{revision}^{{commit}}"))
             .run()?;
         match output.code() {
-            Some(0) => parsed(output.what(), output.line()?),
+            // `^main` and ranges are revisions too, but name no commit.
+            Some(0) => output.line()?.parse().map_err(|_| refused(String::new())),
             Some(_) => Err(refused(output.complaint())),
             None => Err(output.failure()),
         }
@@ -350,6 +348,14 @@ impl Config {
                 matches!(value.as_str(), "true" | "yes" | "on") || value.parse().is_ok_and(|number: i64| number != 0)
             }
         }
+    }
+
+    /// Whether a remote promised objects that may be missing.
+    pub(super) fn is_partial_clone(&self) -> bool {
+        let is_promise = |key: &[u8]| key.starts_with(b"remote.") && key.ends_with(b".promisor");
+        let is_yes = |value: Option<&[u8]>| value.is_none_or(|value| value == b"true");
+        self.text("extensions.partialclone").is_some()
+            || self.entries().any(|(key, value)| is_promise(key) && is_yes(value))
     }
 
     /// All keys and values. A key without `=` has no value, and means true.

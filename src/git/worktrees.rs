@@ -139,10 +139,10 @@ impl Repository {
             .common(Access::Write, "worktree")
             .config("worktree.guessRemote", "false")
             .config("worktree.useRelativePaths", "false")
-            .args(["add", "--no-checkout", "--no-track", "--lock", "--reason", addition.reason]);
+            .args(["add", "--no-checkout", "--lock", "--reason", addition.reason]);
         let command = match &addition.place {
             Place::NewBranch(branch) => {
-                command.args(["-b", branch.short()]).arg(addition.path).arg(addition.commit.as_str())
+                command.args(["--no-track", "-b", branch.short()]).arg(addition.path).arg(addition.commit.as_str())
             }
             Place::Branch(branch) => command.arg(addition.path).arg(branch.short()),
             Place::Detached => command.arg("--detach").arg(addition.path).arg(addition.commit.as_str()),

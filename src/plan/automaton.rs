@@ -75,24 +75,29 @@ pub(super) enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Automaton {
     steps: Vec<Step>,
-    /// The bytes every match begins with; tells most pairs of globs apart without a search.
+    /// The bytes every match begins with, and those it ends with: they tell most pairs of globs apart without a search.
     prefix: Vec<u8>,
+    suffix: Vec<u8>,
 }
 
 impl Automaton {
     pub(super) fn new(steps: Vec<Step>) -> Self {
-        let prefix = steps
-            .iter()
-            .map_while(|step| match step {
-                Step::One(set) => set.only(),
-                Step::Run | Step::Folders | Step::InFolder | Step::Rest => None,
-            })
-            .collect();
-        Self { steps, prefix }
+        let literal = |step: &Step| match step {
+            Step::One(set) => set.only(),
+            Step::Run | Step::Folders | Step::InFolder | Step::Rest => None,
+        };
+        let prefix = steps.iter().map_while(literal).collect();
+        let mut suffix: Vec<u8> = steps.iter().rev().map_while(literal).collect();
+        suffix.reverse();
+        Self { steps, prefix, suffix }
     }
 
-    pub(super) fn prefix(&self) -> &[u8] {
-        &self.prefix
+    /// Whether a look at how matches begin and end is enough to see that no path matches both.
+    pub(super) fn plainly_differs(&self, other: &Self) -> bool {
+        let shorter = self.prefix.len().min(other.prefix.len());
+        let common = self.suffix.len().min(other.suffix.len());
+        self.prefix[..shorter] != other.prefix[..shorter]
+            || self.suffix[self.suffix.len() - common..] != other.suffix[other.suffix.len() - common..]
     }
 
     /// The sets of bytes that it tells apart.
@@ -138,7 +143,7 @@ impl Automaton {
 
     /// Whether the whole of `path` matches. Takes time in proportion to the path's length times the glob's, never more.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
-        if !path.starts_with(&self.prefix) {
+        if !path.starts_with(&self.prefix) || !path.ends_with(&self.suffix) {
             return false;
         }
         let mut seen_at = vec![usize::MAX; self.states()];

@@ -152,6 +152,8 @@ enum Piece {
     Class(ByteSet),
     Slash,
     Star,
+    /// `**`, written as one. Two `*` that only meet where braces end are not it.
+    Stars,
     /// An empty choice of braces.
     Nothing,
 }
@@ -182,7 +184,7 @@ impl Reader<'_> {
             }
             self.next();
             nodes.push(match byte {
-                b'*' => Node::Piece(Piece::Star),
+                b'*' => Node::Piece(self.stars()?),
                 b'?' => Node::Piece(Piece::Class(ByteSet::name_bytes())),
                 b'/' => Node::Piece(Piece::Slash),
                 b'[' => Node::Piece(Piece::Class(self.class()?)),
@@ -197,6 +199,18 @@ impl Reader<'_> {
             });
         }
         Ok(nodes)
+    }
+
+    /// What follows a first `*`.
+    fn stars(&mut self) -> Result<Piece, GlobError> {
+        match self.rest {
+            [b'*', b'*', ..] => Err(GlobError::GluedStars),
+            [b'*', ..] => {
+                self.next();
+                Ok(Piece::Stars)
+            }
+            _ => Ok(Piece::Star),
+        }
     }
 
     fn braces(&mut self, depth: usize) -> Result<Node, GlobError> {
@@ -277,7 +291,7 @@ fn expand(sequence: &[Node]) -> Result<Vec<Vec<Piece>>, GlobError> {
 }
 
 /// What a trailing slash stands for.
-const FOLDERS: &[Piece] = &[Piece::Star, Piece::Star];
+const FOLDERS: &[Piece] = &[Piece::Stars];
 
 fn steps(pieces: &[Piece]) -> Result<Vec<Step>, GlobError> {
     let mut parts: Vec<&[Piece]> = pieces.split(|piece| matches!(piece, Piece::Slash)).collect();
@@ -295,11 +309,11 @@ fn steps(pieces: &[Piece]) -> Result<Vec<Step>, GlobError> {
         match part.as_slice() {
             [] => return Err(GlobError::EmptyPart),
             [Piece::Byte(b'.')] | [Piece::Byte(b'.'), Piece::Byte(b'.')] => return Err(GlobError::DotPart),
-            [Piece::Star, Piece::Star] if last => steps.extend([Step::One(ByteSet::path_bytes()), Step::Rest]),
+            [Piece::Stars] if last => steps.extend([Step::One(ByteSet::path_bytes()), Step::Rest]),
             // A second `**/` says nothing new.
-            [Piece::Star, Piece::Star] if steps.last() == Some(&Step::InFolder) => {}
-            [Piece::Star, Piece::Star] => steps.extend([Step::Folders, Step::InFolder]),
-            part if part.windows(2).any(|pair| matches!(pair, [Piece::Star, Piece::Star])) => {
+            [Piece::Stars] if steps.last() == Some(&Step::InFolder) => {}
+            [Piece::Stars] => steps.extend([Step::Folders, Step::InFolder]),
+            part if part.iter().any(|piece| matches!(piece, Piece::Stars)) => {
                 return Err(GlobError::GluedStars);
             }
             part => {
@@ -307,8 +321,8 @@ fn steps(pieces: &[Piece]) -> Result<Vec<Step>, GlobError> {
                     Piece::Byte(byte) => Some(Step::One(ByteSet::of(*byte))),
                     Piece::Class(set) => Some(Step::One(*set)),
                     Piece::Star => Some(Step::Run),
-                    // Parts hold neither.
-                    Piece::Slash | Piece::Nothing => None,
+                    // A part holds none of these any more.
+                    Piece::Slash | Piece::Stars | Piece::Nothing => None,
                 }));
                 if !last {
                     steps.push(Step::One(ByteSet::of(b'/')));

@@ -26,19 +26,26 @@ pub struct TooComplex;
 pub struct Budget(u64);
 
 impl Default for Budget {
-    /// Enough for thousands of ordinary contracts; some seconds of work, and some hundred megabytes, at the most.
+    /// Enough for thousands of ordinary contracts; some seconds of work at the most.
     fn default() -> Self {
-        Self::new(8_000_000)
+        Self::new(20_000_000)
     }
 }
 
 impl Budget {
-    /// Looking at two beginnings costs a small part of a step.
+    /// Looking at how two globs begin and end costs a small part of a step.
     const LOOKS: u64 = 32;
+    /// The most steps for two globs without braces, so that one pair alone cannot take much memory.
+    const ONE_WALK: u64 = 1_500_000;
 
     /// A budget of `steps`.
     pub fn new(steps: u64) -> Self {
         Self(steps.saturating_mul(Self::LOOKS))
+    }
+
+    /// A part of this budget for one walk.
+    fn for_one_walk(&self) -> Self {
+        Self(self.0.min(Self::ONE_WALK * Self::LOOKS))
     }
 
     fn look(&mut self) -> Result<(), TooComplex> {
@@ -80,11 +87,14 @@ pub(super) fn common_path(
     for first in a.alternatives() {
         for second in b.alternatives() {
             budget.look()?;
-            let shorter = first.prefix().len().min(second.prefix().len());
-            if first.prefix()[..shorter] != second.prefix()[..shorter] {
+            if first.plainly_differs(second) {
                 continue;
             }
-            if let Some(found) = Walk::new(first, second, shared).run(budget)?
+            let mut part = budget.for_one_walk();
+            let given = part.0;
+            let found = Walk::new(first, second, shared).run(&mut part)?;
+            budget.0 -= given - part.0;
+            if let Some(found) = found
                 && shortest.as_ref().is_none_or(|known| found.len() < known.len())
             {
                 shortest = Some(found);
@@ -148,18 +158,22 @@ fn alphabet<'a>(automata: impl Iterator<Item = &'a Automaton>) -> Vec<u8> {
         }
         sets.insert(set);
     }
-    let mut class = [0_usize; 256];
+    let mut class = [0_u8; 256];
     for set in sets {
-        let mut renumbered = HashMap::new();
+        // What a class becomes, outside the set and in it. There are never more classes than bytes.
+        let mut renumbered = [[None; 2]; 256];
+        let mut count = 0_u8;
         for byte in 0..=u8::MAX {
-            let count = renumbered.len();
             let place = &mut class[usize::from(byte)];
-            *place = *renumbered.entry((*place, set.contains(byte))).or_insert(count);
+            *place = *renumbered[usize::from(*place)][usize::from(set.contains(byte))].get_or_insert_with(|| {
+                count = count.wrapping_add(1);
+                count.wrapping_sub(1)
+            });
         }
     }
     let readable = (b'a'..=b'z').chain(b'0'..=b'9').chain(b'A'..=b'Z').chain(b'!'..=b'~').chain(1..=u8::MAX);
-    let mut taken = HashSet::new();
-    readable.filter(|byte| taken.insert(class[usize::from(*byte)])).collect()
+    let mut taken = [false; 256];
+    readable.filter(|byte| !std::mem::replace(&mut taken[usize::from(class[usize::from(*byte)])], true)).collect()
 }
 
 /// The states alive in a list of globs, as numbers for whole sets.

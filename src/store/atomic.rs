@@ -108,6 +108,22 @@ pub fn is_temporary(name: &std::ffi::OsStr) -> bool {
     name.as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes())
 }
 
+/// Removes what writers that were killed left unfinished in a folder. Only for who knows that nobody writes there now.
+pub fn remove_unfinished(folder: &Path) -> Result<(), Error> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::io("list", folder)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(Error::io("list", folder))?;
+        if is_temporary(&entry.file_name()) {
+            remove_file(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn put(
     path: &Path,
     existing: Existing,

@@ -15,7 +15,7 @@
 //! Why not a database: a run must stay readable when another's data is damaged, with `less`, and by the next version.
 //! Why not a lock file that exists or not: it outlives its holder, and then somebody has to decide by pid.
 //!
-//! [`layout`] is the only file that knows a path, [`env`] the only one that knows a variable, [`atomic`] the only one that
+//! [`layout`] is the only file that knows a path, [`mod@env`] the only one that knows a variable, [`atomic`] the only one that
 //! writes a whole file.
 
 pub mod atomic;
@@ -33,6 +33,8 @@ pub mod receipts;
 mod record;
 pub mod runs;
 pub mod status;
+#[cfg(test)]
+mod tests;
 pub mod trash;
 
 pub use error::{Error, Place, Warning};

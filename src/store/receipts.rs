@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::layout::StateDir;
 use super::{Error, Warning, atomic, json};
+use crate::model::TreeId;
 use crate::model::receipt::{Receipt, ReceiptKey};
 
 /// The newest version of receipts known here.
@@ -48,7 +49,23 @@ pub fn load(state: &StateDir, key: &ReceiptKey) -> Result<(Option<Receipt>, Opti
     }
 }
 
+/// The newest receipt for this tree and command in whatever environment. Only for saying what differs: what cannot be
+/// believed is passed over in silence.
+pub fn newest(state: &StateDir, tree: &TreeId, command: &[String]) -> Option<Receipt> {
+    let folders = std::fs::read_dir(state.receipts()).into_iter().flatten().flatten();
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder.path()).into_iter().flatten().flatten());
+    files
+        .filter_map(|file| unseal(&json::load_bytes(&file.path()).ok()??).ok())
+        .filter(|receipt| receipt.key.tree == *tree && receipt.key.command == command)
+        .max_by_key(|receipt| receipt.timestamp)
+}
+
 fn open(bytes: &[u8], key: &ReceiptKey) -> Result<Receipt, String> {
+    let receipt = unseal(bytes)?;
+    if receipt.key == *key { Ok(receipt) } else { Err("it is for something else".to_owned()) }
+}
+
+fn unseal(bytes: &[u8]) -> Result<Receipt, String> {
     let sealed: Sealed = serde_json::from_slice(bytes).map_err(|error| format!("it is damaged ({error})"))?;
     if hash(&sealed.receipt) != sealed.sha256 {
         return Err("it was changed since it was written".to_owned());
@@ -56,9 +73,7 @@ fn open(bytes: &[u8], key: &ReceiptKey) -> Result<Receipt, String> {
     if let Some(v) = sealed.receipt.get("v").and_then(Value::as_u64).filter(|v| *v > u64::from(VERSION)) {
         return Err(format!("its format {v} is newer than this version"));
     }
-    let receipt: Receipt =
-        serde_json::from_value(sealed.receipt).map_err(|error| format!("it is damaged ({error})"))?;
-    if receipt.key == *key { Ok(receipt) } else { Err("it is for something else".to_owned()) }
+    serde_json::from_value(sealed.receipt).map_err(|error| format!("it is damaged ({error})"))
 }
 
 fn hash(value: &Value) -> String {
@@ -133,6 +148,26 @@ mod tests {
         for other in [other_tree, other_command, other_environment] {
             assert_eq!(load(&state, &other).unwrap(), (None, None), "{other:?}");
         }
+    }
+
+    #[test]
+    fn the_newest_of_a_tree_and_a_command_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, first) = (state(&folder), receipt());
+        let newest = |command: &[String]| newest(&state, &first.key.tree, command);
+        assert_eq!(newest(&first.key.command), None);
+        let later = Receipt {
+            key: ReceiptKey { environment: "e2".to_owned(), ..first.key.clone() },
+            timestamp: "2024-01-02T00:00:00Z".parse().unwrap(),
+            ..first.clone()
+        };
+        for receipt in [&later, &first] {
+            store(&state, receipt).unwrap();
+        }
+        assert_eq!(newest(&first.key.command), Some(later.clone()));
+        assert_eq!(newest(&["cargo".to_owned()]), None);
+        atomic::write(&state.receipt(&key_hash(&later.key).unwrap()), b"{}").unwrap();
+        assert_eq!(newest(&first.key.command), Some(first.clone()));
     }
 
     #[test]

@@ -48,8 +48,10 @@ pub struct Removed {
 pub struct TreeSize {
     /// Files and links.
     pub files: u64,
-    /// The bytes they take on disk.
+    /// The bytes they take on disk, those of folders included.
     pub bytes: u64,
+    /// Folders that could not be looked into: without permission, or too deep for a path.
+    pub unreadable: u64,
 }
 
 impl Trash {
@@ -112,11 +114,10 @@ impl Trash {
                 Err(error) => return Err(Error::io("open the folder of", victim)(error)),
             };
         }
-        match fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => {}
-            Err(Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(Error::io("look at", victim)(error)),
-        }
+        // Moving a folder elsewhere changes its `..`, for which it must be writable itself.
+        let ready = is_dir(folder.as_fd(), name)
+            .and_then(|is_dir| if is_dir { make_ours(folder.as_fd(), name) } else { Ok(()) });
+        ready.map_err(|(op, error)| Error::io(op, victim)(error))?;
         atomic::create_dir(&self.trash)?;
         let trash = self.open()?;
         match move_into(folder.as_fd(), name, trash.as_fd()) {
@@ -217,7 +218,6 @@ fn move_or_unlink(
     if !is_dir(folder, name)? {
         return unlink(folder, name, removed).map(|()| None);
     }
-    // Moving a folder elsewhere changes its `..`, for which it must be writable itself.
     make_ours(folder, name)?;
     match move_into(folder, name, trash) {
         Ok(moved) => Ok(Some(moved)),
@@ -301,6 +301,10 @@ pub fn size(path: &Path) -> Result<TreeSize, Error> {
         let stat = match fs::lstat(&path) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => continue,
+            Err(Errno::ACCESS | Errno::NAMETOOLONG) => {
+                size.unreadable += 1;
+                continue;
+            }
             Err(error) => return Err(Error::io("look at", &path)(error)),
         };
         size.bytes += u64::try_from(stat.st_blocks).unwrap_or_default() * 512;
@@ -312,6 +316,7 @@ pub fn size(path: &Path) -> Result<TreeSize, Error> {
         match names {
             Ok(names) => waiting.extend(names.into_iter().map(|name| path.join(name))),
             Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
+            Err(Errno::ACCESS | Errno::NAMETOOLONG) => size.unreadable += 1,
             Err(error) => return Err(Error::io("list", &path)(error)),
         }
     }
@@ -468,7 +473,7 @@ mod tests {
         std::fs::write(scene.root.join("f"), vec![1; 10_000]).unwrap();
         symlink(&scene.precious, scene.root.join("link")).unwrap();
         let found = size(&scene.root).unwrap();
-        assert_eq!(found.files, 2);
+        assert_eq!((found.files, found.unreadable), (2, 0));
         assert!((10_000..1 << 20).contains(&found.bytes), "{found:?}");
         assert_eq!(size(&scene.root.join("absent")).unwrap(), TreeSize::default());
     }

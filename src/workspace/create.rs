@@ -33,8 +33,8 @@ pub struct Commission<'a> {
 }
 
 /// Makes it. The repository's lock is held only while the entry is made, not while files are written.
-pub fn create(commission: Commission<'_>) -> Result<Workspace, Error> {
-    let Commission { repository, state, place, .. } = &commission;
+pub fn create(commission: &Commission<'_>) -> Result<Workspace, Error> {
+    let Commission { repository, state, place, .. } = commission;
     for folder in [place.worktree().parent(), place.private().parent()].into_iter().flatten() {
         private::folder_at(folder)?;
     }
@@ -51,7 +51,7 @@ pub fn create(commission: Commission<'_>) -> Result<Workspace, Error> {
     let made = repository
         .fill_worktree(&added, Fill::Checkout { workers: 1 })
         .map_err(Error::from)
-        .and_then(|()| fill_private(&commission, &added.admin_dir))
+        .and_then(|()| fill_private(commission, &added.admin_dir))
         .and_then(|()| {
             let (fork, branch) = (commission.fork.clone(), commission.branch.clone());
             Workspace::just_made(place.clone(), added.admin_dir.clone(), &added.dot_git, fork, branch)

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::globs::paths;
+use super::globs::PATHS;
 use crate::model::RepoPath;
 use crate::model::plan::Contract;
 use crate::plan::{Allowed, Budget, CompiledContract, check_against_tree, load};
@@ -62,7 +62,7 @@ fn only_what_both_share_may_overlap() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn overlaps_are_those_of_brute_force(
@@ -82,7 +82,7 @@ proptest! {
         for overlap in &found {
             prop_assert!(is_bad(&overlap.path), "{:?} {}", all, overlap.path);
         }
-        let bad = paths(5).into_iter().map(|path| RepoPath::from(path.as_str())).find(is_bad);
+        let bad = PATHS.iter().map(|path| RepoPath::from(path.as_str())).find(is_bad);
         prop_assert!(bad.is_none() || !found.is_empty(), "{:?} {:?}", all, bad);
     }
 }
@@ -96,4 +96,21 @@ fn a_contract_that_matches_no_file_is_warned_of() {
     let messages: Vec<_> = warnings.iter().map(|warning| warning.message.as_str()).collect();
     assert_eq!(messages, ["no file falls under what `b` owns: `dosc/**`, `x`"]);
     assert_eq!(check_against_tree(&plan, []).unwrap().len(), 2);
+}
+
+/// Many agents with globs that begin with `**` are an ordinary plan, and must stay one.
+#[test]
+fn a_hundred_agents_are_compared_within_the_budget() {
+    use std::fmt::Write;
+    let mut text = String::from("run.name = 'many'\n");
+    for nth in 0..100 {
+        let globs = format!(
+            "'**/x{nth}.rs', '**/{{a,b}}/*-{nth}.rs', 'src/m{nth}/**/*.c', 'docs/*/{nth}/*.md', 'lib/*-{nth}/**/*.h'"
+        );
+        writeln!(text, "agents.a{nth} = {{ owns = [{globs}], shares = ['Cargo.lock'], run = ['x'] }}").unwrap();
+    }
+    let started = std::time::Instant::now();
+    let (plan, _) = load("p.toml", &text).unwrap_or_else(|found| panic!("{}", found.render(false)));
+    assert_eq!(plan.agents.len(), 100);
+    assert!(started.elapsed().as_secs() < 60, "it took {:?}", started.elapsed());
 }

@@ -1,0 +1,67 @@
+//! Boxes that do not start, and what they say.
+
+use crate::bench::{Bench, helper, soon};
+use sandbox::{Expose, Host, Launcher, Sandbox, StartError, Step};
+use std::os::unix::fs::symlink;
+
+#[tokio::test]
+async fn a_symlink_at_a_mount_point_is_refused() {
+    let bench = Bench::new().await;
+    let tool = bench.root.join("user/.tool/bin");
+    let policy = bench.policy().expose(Expose::read_only(bench.root.join("shared")).at(&tool));
+    let baseline = bench.sh(&policy, &format!("cat {}/file", tool.display())).await;
+    assert_eq!(baseline.out, "shared");
+    // What an agent may leave behind in its home: once as a part of the path, once as its end.
+    let home = bench.root.join("home");
+    std::fs::remove_dir_all(home.join(".tool")).unwrap();
+    for (link, named) in [(".tool", "user/.tool"), (".tool/bin", "user/.tool/bin")] {
+        if link == ".tool/bin" {
+            std::fs::remove_file(home.join(".tool")).unwrap();
+            std::fs::create_dir(home.join(".tool")).unwrap();
+        }
+        symlink(&bench.root, home.join(link)).unwrap();
+        let error = soon(Sandbox::start(&bench.plan(&policy), &bench.launcher)).await.unwrap_err();
+        assert!(matches!(&error, StartError::Symlink { path, .. } if *path == bench.root.join(named)), "{error:?}");
+        assert!(error.to_string().contains("is a symlink"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_source_is_named() {
+    let bench = Bench::new().await;
+    let missing = bench.root.join("none");
+    let policy = bench.policy().expose(Expose::read_only(&missing));
+    let error = soon(Sandbox::start(&bench.plan(&policy), &bench.launcher)).await.unwrap_err();
+    let StartError::Step { step: Step::Clone { .. }, path, source } = &error else { panic!("{error:?}") };
+    assert_eq!((path.as_ref(), source.kind()), (Some(&missing), std::io::ErrorKind::NotFound));
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_made_is_named() {
+    let bench = Bench::new().await;
+    let policy = bench.policy().expose(Expose::read_only(bench.root.join("shared")).at("/usr/sandbox-none/x"));
+    let error = soon(Sandbox::start(&bench.plan(&policy), &bench.launcher)).await.unwrap_err();
+    let StartError::Step { step: Step::Bind { .. }, path, source } = &error else { panic!("{error:?}") };
+    assert_eq!(path.as_deref(), Some(std::path::Path::new("/usr/sandbox-none")));
+    assert_eq!(source.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+}
+
+#[tokio::test]
+async fn a_program_that_is_no_init_is_no_sandbox() {
+    let bench = Bench::new().await;
+    let plan = bench.plan(&bench.policy());
+    let error = soon(Sandbox::start(&plan, &Launcher::new("/bin/true"))).await.unwrap_err();
+    assert!(matches!(error, StartError::Died { .. }), "{error:?}");
+    let error = soon(Sandbox::start(&plan, &Launcher::new("/none"))).await.unwrap_err();
+    assert!(matches!(error, StartError::Launch { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_machine_without_user_namespaces_is_recognised() {
+    let output = tokio::process::Command::new(helper()).arg("without-namespaces").output();
+    let output = soon(output).await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Some(NamespacesOff)"), "{text}");
+    let host = soon(Host::probe(&Launcher::new(helper()))).await;
+    assert_eq!(host.obstacle, None, "and this machine is not one");
+}

@@ -1,0 +1,53 @@
+//! `sandbox merge`, `verify`, `land` and `retry`: going on with a run whose coordinator is gone.
+
+use super::args::{RetryArgs, RunOnly, VerifyArgs};
+use super::error::Error;
+use super::exit::Exit;
+use super::going::{Telling, drive};
+use super::printer::Printer;
+use super::settings::Settings;
+use crate::run::Site;
+use crate::run::reopen::Reopened;
+use crate::store::RunDir;
+
+/// Previews and candidate anew, then the verifier.
+pub(super) fn merge(args: &RunOnly, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let (site, run) = find(args.run.as_deref(), settings)?;
+    drive(settings, printer, Telling::Answer("merge"), move |observer, signals| async move {
+        Reopened::open(site, run, observer, signals).await?.merge().await
+    })
+}
+
+/// Judges the present candidate.
+pub(super) fn verify(args: &VerifyArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let (site, run) = find(args.run.as_deref(), settings)?;
+    let fresh = args.fresh;
+    drive(settings, printer, Telling::Answer("verify"), move |observer, signals| async move {
+        Reopened::open(site, run, observer, signals).await?.verify(fresh).await
+    })
+}
+
+/// Lands the candidate, where the gate is open.
+pub(super) fn land(args: &RunOnly, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let (site, run) = find(args.run.as_deref(), settings)?;
+    drive(settings, printer, Telling::Answer("land"), move |observer, signals| async move {
+        Reopened::open(site, run, observer, signals).await?.land().await
+    })
+}
+
+/// Makes the next attempt of an agent, and all that follows from it.
+pub(super) fn retry(args: &RetryArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let (site, run) = find(args.run.as_deref(), settings)?;
+    let state = super::select::load(&run)?;
+    let agent = super::select::agent(&args.agent, &state)?.name.clone();
+    let fresh = args.fresh;
+    drive(settings, printer, Telling::Answer("retry"), move |observer, signals| async move {
+        Reopened::open(site, run, observer, signals).await?.retry(&agent, fresh).await
+    })
+}
+
+fn find(asked: Option<&str>, settings: &Settings) -> Result<(Site, RunDir), Error> {
+    let site = Site::open(&settings.dir)?;
+    let run = super::select::find(&site.state, asked)?;
+    Ok((site, run))
+}

@@ -1,0 +1,469 @@
+//! What can be typed. Only shapes: every value is checked on its way in, nothing is decided here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use jiff::SignedDuration;
+
+use super::exit::Exit;
+use crate::model::plan::Network;
+use crate::model::{AgentName, TurnId};
+
+/// Runs many coding agents side by side on one repository, each in its own worktree and sandbox
+///
+/// Each agent works in a git worktree, a process group and an OS sandbox of its own, under a contract of files it owns. Every
+/// turn is kept as a patch. What agents made is merged with git's own conflict detection, judged by the plan's verifier, and
+/// put on your branch only when you ask for it.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    name = "sandbox",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "`sandbox help <command>` shows examples; `sandbox --help` the exit codes.",
+    after_long_help = after_long_help()
+)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub globals: Globals,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+fn after_long_help() -> String {
+    format!(
+        "\
+Examples:
+  sandbox init                     write a starter plan.toml
+  sandbox plan check plan.toml     see everything that is wrong with it
+  sandbox run plan.toml            run it; nothing touches your branch
+  sandbox status                   one row for each agent
+  sandbox inspect parser --patch   read what one agent did
+  sandbox land                     put the verified result on your branch
+
+Where a command takes a run and none is named, it is the newest. Runs, agents and cards may be cut to a unique prefix.
+
+{}
+
+Environment:
+  SANDBOX_WORKTREES  where worktrees are made
+  SANDBOX_LOG        diagnostics for developers, such as `debug`
+  NO_COLOR           no colours",
+        Exit::table()
+    )
+}
+
+/// What holds for every command.
+#[derive(Debug, Clone, Default, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub struct Globals {
+    /// Print JSON, and only JSON, on stdout
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub json: bool,
+    /// Work as if started in this folder
+    #[arg(short = 'C', value_name = "DIR", global = true, help_heading = "Everywhere")]
+    pub dir: Option<PathBuf>,
+    /// Say nothing but warnings and errors beside the answer
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Everywhere")]
+    pub quiet: bool,
+    /// Say more
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    pub verbose: bool,
+    /// Never ask anything; accepted for scripts, since nothing is ever asked
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub no_input: bool,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Verb {
+    /// Run a plan: agents side by side, then merge and verify
+    #[command(after_help = "\
+Examples:
+  sandbox run plan.toml
+  sandbox run plan.toml --dry-run     what would be done, in which order
+  sandbox run plan.toml --land        put the result on the target if everything is well
+  sandbox run plan.toml --json        the events of the run, one a line")]
+    Run(RunArgs),
+    /// Run one agent without a plan
+    #[command(after_help = "\
+Examples:
+  sandbox exec --name docs --owns 'docs/**' -- ./write-docs
+  sandbox exec --name fix --time 10m --network host --env API_KEY -- my-agent 'mend the login'")]
+    Exec(ExecArgs),
+    /// Show how a run stands, one row for each agent
+    #[command(after_help = "\
+Examples:
+  sandbox status
+  sandbox status login-3 --watch
+  sandbox status --json | jq '.data.agents[] | {agent, state}'")]
+    Status(StatusArgs),
+    /// Show what an agent did: its attempts, turns, patches and output
+    #[command(after_help = "\
+Nothing is ever applied. `--patch --reverse` prints what would undo the work; check it with `git apply --check` first.
+
+Examples:
+  sandbox inspect parser
+  sandbox inspect parser --turn 1.2
+  sandbox inspect parser --patch | git apply --stat
+  sandbox inspect parser --turn 1.2 --patch --reverse")]
+    Inspect(InspectArgs),
+    /// Print the output of an agent or of the verifier, or the events of a run
+    #[command(after_help = "\
+Examples:
+  sandbox logs                    the events of the newest run
+  sandbox logs parser --follow    what the agent prints, as it comes
+  sandbox logs verify             what the verifier printed")]
+    Logs(LogsArgs),
+    /// Show what waits for a decision
+    #[command(after_help = "\
+Examples:
+  sandbox board
+  sandbox board show c1a2")]
+    Board(BoardArgs),
+    /// Merge anew what the agents made, then verify it
+    #[command(after_help = "\
+Examples:
+  sandbox merge
+  sandbox merge login-3")]
+    Merge(RunOnly),
+    /// Judge what was merged, unless that very tree has been judged before
+    #[command(after_help = "\
+Examples:
+  sandbox verify
+  sandbox verify --fresh    judge it again, with empty caches")]
+    Verify(VerifyArgs),
+    /// Put the verified result on the target branch
+    #[command(after_help = "\
+The target moves only if nothing is in the way, only from the commit that was verified, and your own changes are never touched.
+
+Examples:
+  sandbox land
+  sandbox land login-3")]
+    Land(RunOnly),
+    /// Try an agent again
+    #[command(after_help = "\
+Examples:
+  sandbox retry parser            in the same worktree, nothing wiped
+  sandbox retry parser --fresh    in a new worktree, on top of what has been merged")]
+    Retry(RetryArgs),
+    /// End a run that is under way; what was done so far is kept
+    #[command(after_help = "\
+Examples:
+  sandbox stop
+  sandbox stop login-3")]
+    Stop(RunOnly),
+    /// List the runs of this repository
+    #[command(after_help = "\
+Examples:
+  sandbox runs
+  sandbox runs --json | jq -r '.data.runs[].run'")]
+    Runs,
+    /// Remove the worktrees of runs that ended; snapshots and patches stay
+    #[command(after_help = "\
+Nothing is removed that is not kept elsewhere: work that no snapshot and patch hold stays where it is, and is named.
+
+Examples:
+  sandbox clean --dry-run
+  sandbox clean login-3")]
+    Clean(CleanArgs),
+    /// Check this machine and repository
+    #[command(after_help = "\
+Examples:
+  sandbox doctor
+  sandbox doctor --json")]
+    Doctor,
+    /// Write a starter plan
+    #[command(after_help = "\
+Examples:
+  sandbox init
+  sandbox init plans/login.toml")]
+    Init(InitArgs),
+    /// Work with plan files
+    Plan(PlanArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = "\
+Examples:
+  sandbox completions bash > ~/.local/share/bash-completion/completions/sandbox
+  sandbox completions fish > ~/.config/fish/completions/sandbox.fish")]
+    Completions(CompletionsArgs),
+    /// Print the manual, or write all its pages into a folder
+    #[command(after_help = "\
+Examples:
+  sandbox man | man -l -
+  sandbox man ~/.local/share/man/man1")]
+    Man(ManArgs),
+}
+
+impl Verb {
+    /// Its name, as typed and as the envelope tells it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "run",
+            Self::Exec(_) => "exec",
+            Self::Status(_) => "status",
+            Self::Inspect(_) => "inspect",
+            Self::Logs(_) => "logs",
+            Self::Board(BoardArgs { verb: None | Some(BoardVerb::List), .. }) => "board list",
+            Self::Board(BoardArgs { verb: Some(BoardVerb::Show(_)), .. }) => "board show",
+            Self::Merge(_) => "merge",
+            Self::Verify(_) => "verify",
+            Self::Land(_) => "land",
+            Self::Retry(_) => "retry",
+            Self::Stop(_) => "stop",
+            Self::Runs => "runs",
+            Self::Clean(_) => "clean",
+            Self::Doctor => "doctor",
+            Self::Init(_) => "init",
+            Self::Plan(PlanArgs { verb: PlanVerb::Check(_) }) => "plan check",
+            Self::Completions(_) => "completions",
+            Self::Man(_) => "man",
+        }
+    }
+}
+
+/// `run`
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// The plan file
+    pub plan: PathBuf,
+    /// Put the result on the target if nothing is in the way
+    #[arg(long)]
+    pub land: bool,
+    /// How many agents run at once; 0 is one for each core [default: as the plan says]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Only show what would be done: order, contracts, commands
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `exec`
+#[derive(Debug, Clone, Args)]
+pub struct ExecArgs {
+    /// The agent's name
+    #[arg(long)]
+    pub name: AgentName,
+    /// Files it owns, as a glob from the repository's root; may be given several times [default: everything]
+    #[arg(long, value_name = "GLOB")]
+    pub owns: Vec<String>,
+    /// What it is for, in a line
+    #[arg(long)]
+    pub title: Option<String>,
+    /// How long it may take, such as `30m`
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub time: Option<SignedDuration>,
+    /// Its network: `none` or `host`
+    #[arg(long, value_name = "NETWORK", value_parser = network, default_value = "none")]
+    pub network: Network,
+    /// A variable to pass in, by name; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = variable)]
+    pub env: Vec<String>,
+    /// A path outside the repository to show it, read-only; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub expose: Vec<String>,
+    /// Put the result on the target if nothing is in the way
+    #[arg(long)]
+    pub land: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// `status`
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// The run [default: the newest]
+    pub run: Option<String>,
+    /// Show it again whenever it changes, until it ends
+    #[arg(long)]
+    pub watch: bool,
+}
+
+/// `inspect`
+#[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub struct InspectArgs {
+    /// The agent
+    pub agent: String,
+    /// The run [default: the newest]
+    #[arg(long)]
+    pub run: Option<String>,
+    /// Only this turn, as `attempt.turn`, such as `2.1`
+    #[arg(long, value_name = "A.T")]
+    pub turn: Option<TurnId>,
+    /// Print the patch: of the turn, or of all the agent's work
+    #[arg(long, group = "view")]
+    pub patch: bool,
+    /// Print the patch that would undo it
+    #[arg(long, requires = "patch")]
+    pub reverse: bool,
+    /// Print how many lines changed in each file
+    #[arg(long, group = "view")]
+    pub stat: bool,
+    /// Print which files changed
+    #[arg(long, group = "view")]
+    pub files: bool,
+    /// Print what the agent printed
+    #[arg(long, group = "view")]
+    pub output: bool,
+}
+
+/// `logs`
+#[derive(Debug, Clone, Args)]
+pub struct LogsArgs {
+    /// The agent, or `verify` for the verifier [default: the events of the run]
+    pub agent: Option<String>,
+    /// The run [default: the newest]
+    #[arg(long)]
+    pub run: Option<String>,
+    /// Go on as more comes, until the run ends
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+/// `board`
+#[derive(Debug, Clone, Args)]
+pub struct BoardArgs {
+    /// The run [default: the newest]
+    #[arg(long, global = true)]
+    pub run: Option<String>,
+    /// What to show.
+    #[command(subcommand)]
+    pub verb: Option<BoardVerb>,
+}
+
+/// `board …`
+#[derive(Debug, Clone, Subcommand)]
+pub enum BoardVerb {
+    /// List every card (this is what `board` alone does)
+    List,
+    /// Show one card in full
+    Show(CardOnly),
+}
+
+/// A card.
+#[derive(Debug, Clone, Args)]
+pub struct CardOnly {
+    /// The card
+    pub card: String,
+}
+
+/// A run and nothing else.
+#[derive(Debug, Clone, Args)]
+pub struct RunOnly {
+    /// The run [default: the newest]
+    pub run: Option<String>,
+}
+
+/// `verify`
+#[derive(Debug, Clone, Args)]
+pub struct VerifyArgs {
+    /// The run [default: the newest]
+    pub run: Option<String>,
+    /// Judge it again whatever has been said of it, with empty caches
+    #[arg(long)]
+    pub fresh: bool,
+}
+
+/// `retry`
+#[derive(Debug, Clone, Args)]
+pub struct RetryArgs {
+    /// The agent
+    pub agent: String,
+    /// The run [default: the newest]
+    #[arg(long)]
+    pub run: Option<String>,
+    /// In a new worktree, on top of what has been merged; the old one is kept
+    #[arg(long)]
+    pub fresh: bool,
+}
+
+/// `clean`
+#[derive(Debug, Clone, Args)]
+pub struct CleanArgs {
+    /// The runs [default: every run that ended]
+    pub runs: Vec<String>,
+    /// Only show what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `init`
+#[derive(Debug, Clone, Args)]
+pub struct InitArgs {
+    /// The file to write; never one that exists
+    #[arg(default_value = "plan.toml")]
+    pub file: PathBuf,
+}
+
+/// `plan`
+#[derive(Debug, Clone, Args)]
+pub struct PlanArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub verb: PlanVerb,
+}
+
+/// `plan …`
+#[derive(Debug, Clone, Subcommand)]
+pub enum PlanVerb {
+    /// Show everything that is wrong with a plan
+    #[command(after_help = "\
+Examples:
+  sandbox plan check plan.toml
+  sandbox plan check plan.toml --json")]
+    Check(PlanFile),
+}
+
+/// A plan file.
+#[derive(Debug, Clone, Args)]
+pub struct PlanFile {
+    /// The plan file
+    pub file: PathBuf,
+}
+
+/// `completions`
+#[derive(Debug, Clone, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// `man`
+#[derive(Debug, Clone, Args)]
+pub struct ManArgs {
+    /// Write every page into this folder instead of printing the first
+    #[arg(value_name = "DIR")]
+    pub into: Option<PathBuf>,
+}
+
+fn network(text: &str) -> Result<Network, String> {
+    match text {
+        "none" => Ok(Network::None),
+        "host" => Ok(Network::Host),
+        _ => Err("possible are `none` and `host`".to_owned()),
+    }
+}
+
+fn time(text: &str) -> Result<SignedDuration, String> {
+    match text.parse::<SignedDuration>() {
+        Ok(time) if time > SignedDuration::ZERO => Ok(time),
+        Ok(_) => Err("it must be more than nothing".to_owned()),
+        Err(_) => Err("write it as `90s`, `30m` or `2h 30m`".to_owned()),
+    }
+}
+
+fn variable(text: &str) -> Result<String, String> {
+    let name = !text.is_empty()
+        && !text.starts_with(|first: char| first.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if name { Ok(text.to_owned()) } else { Err("only the variable's name is wanted, never its value".to_owned()) }
+}
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;

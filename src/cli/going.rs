@@ -1,0 +1,177 @@
+//! Showing a run while it goes on: the work on threads of its own, the printer here.
+//!
+//! Events come through a channel in the order of the journal. This side folds them anew, so that nothing of the work waits
+//! for a slow terminal.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+use super::error::{Error, ErrorKind};
+use super::exit::Exit;
+use super::printer::Printer;
+use super::settings::{Settings, Size};
+use crate::model::AgentName;
+use crate::model::event::Event;
+use crate::model::run::RunState;
+use crate::report::human::Human;
+use crate::report::summary::SummaryData;
+use crate::report::{Envelope, Facts, live, text};
+use crate::run::{self, Observer, Report, Signals};
+
+/// How often a live block is drawn anew while nothing happens: its clocks go on.
+const TICK: Duration = Duration::from_millis(500);
+
+/// The longest line of an agent's that is shown as one.
+const LINE_MAX: usize = 4096;
+
+/// What is shown of a run while it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// With `--json`, every event, a line each, and nothing else.
+    Events,
+    /// With `--json`, one answer at the end.
+    Answer(&'static str),
+}
+
+enum News {
+    Event(Box<Event>),
+    Output(AgentName, Vec<u8>),
+}
+
+struct Wire(Sender<News>);
+
+impl Observer for Wire {
+    fn event(&mut self, event: &Event, _state: &RunState) {
+        // Nobody listens only when the program ends.
+        drop(self.0.send(News::Event(Box::new(event.clone()))));
+    }
+
+    fn output(&mut self, agent: &AgentName, chunk: &[u8]) {
+        drop(self.0.send(News::Output(agent.clone(), chunk.to_vec())));
+    }
+}
+
+/// Does the work and shows it. What comes back is told as the summary, and as the exit.
+pub(super) fn drive<W, F>(
+    settings: &Settings,
+    printer: &mut Printer,
+    telling: Telling,
+    work: W,
+) -> Result<Exit, Error>
+where
+    W: FnOnce(Box<dyn Observer>, Signals) -> F + Send,
+    F: Future<Output = Result<Report, run::Error>>,
+{
+    let (sender, news) = mpsc::channel();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("sandbox").build();
+    let runtime = runtime
+        .map_err(|error| Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error))?;
+    let report = std::thread::scope(|scope| {
+        let observer = Box::new(Wire(sender));
+        let working = scope.spawn(|| {
+            runtime.block_on(async {
+                let signals = Signals::listen()?;
+                work(observer, signals).await
+            })
+        });
+        show(&news, settings, printer, telling);
+        working.join()
+    });
+    printer.end_live();
+    let report = report
+        .map_err(|_| Error::new(ErrorKind::Internal, "the run met a fault of ours"))?
+        .map_err(Error::from)?;
+    conclude(&report, settings, printer, telling)
+}
+
+fn conclude(report: &Report, settings: &Settings, printer: &mut Printer, telling: Telling) -> Result<Exit, Error> {
+    let summary = SummaryData::of(&report.state, &Facts::new(jiff::Timestamp::now(), false));
+    printer.answer(&summary.render(settings.look));
+    match telling {
+        Telling::Events => {}
+        Telling::Answer(command) => {
+            let warnings = printer.warnings();
+            printer.json(&Envelope::answer(command, Some(report.run.clone()), summary, warnings));
+        }
+    }
+    let unknown = || Error::new(ErrorKind::Internal, format!("{} is no exit code of ours", report.exit_code));
+    Exit::from_code(report.exit_code).ok_or_else(unknown)
+}
+
+/// Shows what comes until nothing more can.
+fn show(news: &Receiver<News>, settings: &Settings, printer: &mut Printer, telling: Telling) {
+    let mut human = Human::new(settings.detail());
+    let mut state: Option<RunState> = None;
+    let mut printed = Printed::default();
+    let live_rows = settings.live_rows;
+    loop {
+        let next = match live_rows {
+            Some(_) => news.recv_timeout(TICK),
+            None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let mut lines = Vec::new();
+        match next {
+            Ok(News::Event(event)) => {
+                let state = state.get_or_insert_with(|| RunState::new(event.run_id.clone()));
+                state.apply(&event);
+                if telling == Telling::Events {
+                    printer.json(&event);
+                }
+                lines.extend(human.line(&event));
+            }
+            Ok(News::Output(agent, chunk)) => {
+                printed.take_in(&agent, &chunk).iter().for_each(|line| printer.detail(line));
+                continue;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        match (live_rows, &state) {
+            (Some(_), Some(state)) => {
+                let size = Size::of_stderr();
+                let rows = size.map_or(24, |size| size.rows);
+                printer.set_columns(size.map(|size| size.columns));
+                let facts = Facts::new(jiff::Timestamp::now(), true);
+                let look = crate::report::Look { width: size.map(|size| size.columns), ..settings.err_look };
+                printer.live(&lines, live::block(state, &facts, rows, look));
+            }
+            (Some(_), None) | (None, _) => lines.iter().for_each(|line| printer.progress(line)),
+        }
+    }
+}
+
+/// What agents have printed since their last line end.
+#[derive(Debug, Default)]
+struct Printed(BTreeMap<AgentName, BytesMut>);
+
+impl Printed {
+    /// The lines that are whole now, each with the agent's name before it, and nothing in them that moves a terminal.
+    fn take_in(&mut self, agent: &AgentName, chunk: &[u8]) -> Vec<String> {
+        let held = self.0.entry(agent.clone()).or_default();
+        held.extend_from_slice(chunk);
+        let mut lines = Vec::new();
+        while let Some(end) = held.iter().position(|byte| *byte == b'\n').or((held.len() > LINE_MAX).then_some(LINE_MAX)) {
+            let line = held.split_to(end + 1);
+            lines.push(format!("{agent} | {}", text::clean(String::from_utf8_lossy(&line).trim_end())));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_comes_in_lines() {
+        let mut printed = Printed::default();
+        let agent: AgentName = "a".parse().unwrap();
+        assert_eq!(printed.take_in(&agent, b"one\ntw"), ["a | one"]);
+        assert_eq!(printed.take_in(&agent, b"o\r\n\n"), ["a | two", "a | "]);
+        assert!(printed.take_in(&agent, &[b'x'; LINE_MAX]).is_empty());
+        assert_eq!(printed.take_in(&agent, b"yz").len(), 1);
+    }
+}

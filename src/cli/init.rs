@@ -1,0 +1,147 @@
+//! `init`: writes a starter plan, commented, that fits the folder it is written for. Never over a file that exists.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::args::InitArgs;
+use super::error::{Error, ErrorKind};
+use super::exit::Exit;
+use super::file;
+use super::printer::Printer;
+use super::settings::Settings;
+use crate::model::AgentName;
+use crate::model::ids::NAME_MAX;
+use crate::report::{Envelope, text};
+
+/// Data of `init`.
+#[derive(Debug, Serialize)]
+struct InitData {
+    /// The file written.
+    file: String,
+    /// The verifier's command that was found to fit; `null` where none was.
+    verify: Option<Vec<&'static str>>,
+}
+
+pub(super) fn init(args: &InitArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let path = settings.resolve(&args.file);
+    let root = folder(&path);
+    let verifier = verifier(|name| root.join(name).is_file());
+    let plan = starter(&plan_name(&root), verifier);
+    file::create(&path, plan.as_bytes()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Error::new(ErrorKind::Usage, format!("`{}` exists already, and is left as it is", path.display()))
+                .hint("name another file: `sandbox init other.toml`")
+        }
+        std::io::ErrorKind::NotFound => {
+            Error::new(ErrorKind::Usage, format!("the folder of `{}` does not exist", path.display()))
+                .hint("make the folder first")
+        }
+        _ => Error::new(ErrorKind::Environment, format!("cannot write `{}`", path.display())).because(error),
+    })?;
+    let shown = args.file.to_string_lossy().into_owned();
+    printer.answer(&format!(
+        "wrote {}\nnext: put your agents in, then `sandbox plan check {}`\n",
+        text::clean(&path.to_string_lossy()),
+        text::command(std::slice::from_ref(&shown), usize::MAX)
+    ));
+    let data = InitData { file: path.to_string_lossy().into_owned(), verify: verifier.map(<[_]>::to_vec) };
+    printer.json(&Envelope::answer("init", None, data, printer.warnings()));
+    Ok(Exit::Complete)
+}
+
+/// The folder a file lies in, with its real name.
+fn folder(path: &Path) -> std::path::PathBuf {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    parent.canonicalize().unwrap_or_else(|_| parent.to_owned())
+}
+
+/// The folder's name as a plan's name, as far as it lends itself to one.
+fn plan_name(root: &Path) -> String {
+    let folder = root.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let plain: String = folder.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
+    let name: String = parts.join("-").chars().take(NAME_MAX).collect();
+    match name.trim_end_matches('-').parse::<AgentName>() {
+        Ok(name) => name.to_string(),
+        Err(_) => "work".to_owned(),
+    }
+}
+
+/// What people judge such a project with, told by the files that lie in it.
+fn verifier(is_there: impl Fn(&str) -> bool) -> Option<&'static [&'static str]> {
+    const KNOWN: [(&str, &[&str]); 6] = [
+        ("Cargo.toml", &["cargo", "test", "--workspace", "--offline"]),
+        ("package.json", &["npm", "test"]),
+        ("go.mod", &["go", "test", "./..."]),
+        ("pyproject.toml", &["python3", "-m", "pytest"]),
+        ("pom.xml", &["mvn", "--offline", "verify"]),
+        ("Makefile", &["make", "test"]),
+    ];
+    KNOWN.into_iter().find(|(file, _)| is_there(file)).map(|(_, command)| command)
+}
+
+fn starter(name: &str, verifier: Option<&[&str]>) -> String {
+    let verify = match verifier {
+        Some(command) => format!("[verify]\ncommand = {command:?}"),
+        None => "# [verify]\n# command = [\"make\", \"test\"]".to_owned(),
+    };
+    STARTER.replace("@NAME@", name).replace("@VERIFY@", &verify)
+}
+
+const STARTER: &str = include_str!("starter.toml");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_folders() {
+        for (folder, name) in [
+            ("/home/me/app", "app"),
+            ("/home/me/My App_2", "my-app-2"),
+            ("/home/me/--x--", "x"),
+            ("/home/me/語", "work"),
+            ("/home/me/base", "work"),
+            ("/", "work"),
+            ("/a-very-long-folder-name-that-goes-on-and-on", "a-very-long-folder-name-that-goe"),
+            ("/abcdefghijklmnopqrstuvwxyz01234-6789", "abcdefghijklmnopqrstuvwxyz01234"),
+        ] {
+            assert_eq!(plan_name(Path::new(folder)), name, "{folder}");
+        }
+    }
+
+    #[test]
+    fn the_verifier_fits_the_project() {
+        assert_eq!(verifier(|file| file == "go.mod").unwrap(), ["go", "test", "./..."]);
+        assert_eq!(verifier(|file| file != "Cargo.toml").unwrap(), ["npm", "test"]);
+        assert_eq!(verifier(|_| false), None);
+    }
+
+    /// Both as written and with every example uncommented, the starter is a plan without findings but the known one.
+    #[test]
+    fn the_starter_is_a_plan() {
+        for verifier in [None, Some(&["make", "test"][..])] {
+            let text = starter("app", verifier);
+            let table: toml::Table = toml::from_str(&text).unwrap();
+            assert_eq!(table["run"]["name"].as_str(), Some("app"));
+            assert_eq!(table.contains_key("verify"), verifier.is_some());
+            let agents = table["agents"].as_table().unwrap();
+            assert!(agents.values().all(|agent| agent["owns"].is_array() && agent["run"].is_array()));
+            let (plan, findings) = crate::plan::load("plan.toml", &text).unwrap();
+            assert_eq!((plan.agents.len(), plan.verify.is_some()), (2, verifier.is_some()));
+            let known = findings.iter().all(|finding| verifier.is_none() && finding.message.contains("verifier"));
+            assert!(known, "{findings:?}");
+            let uncommented: Vec<&str> = text
+                .lines()
+                .map(|line| {
+                    line.strip_prefix("# ").filter(|rest| rest.contains(" = ") || rest.starts_with('[')).unwrap_or(line)
+                })
+                .collect();
+            let text = uncommented.join("\n");
+            let (plan, findings) = crate::plan::load("plan.toml", &text).unwrap();
+            assert!(findings.is_empty(), "{findings:?}");
+            assert!(plan.target.is_some() && plan.jobs == 4 && plan.workspace.setup.is_some() && plan.verify.is_some());
+        }
+    }
+}

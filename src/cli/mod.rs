@@ -1,0 +1,129 @@
+//! The command line: arguments become [`args::Cli`], then once [`settings::Settings`], then one call of a verb; what comes
+//! back becomes text or JSON and an exit code.
+//!
+//! Promises:
+//! - One file for each verb, named as it, with `fn verb(args, &Settings, &mut Printer) -> Result<Exit, Error>`.
+//! - Only [`printer`] writes to the streams; with `--json` only JSON reaches stdout, also when a command fails and when the
+//!   arguments make no sense.
+//! - Nothing is ever asked. Stdin is never read.
+//! - The exit codes are those of [`exit::Exit`], and no others: even a panic, which is a fault of ours, ends with 70.
+//! - No thread is made and no async runtime is built here; a verb that needs one builds it.
+//!
+//! Why not let clap print and exit by itself: its messages would bypass `--json`, and its exits would bypass the one place
+//! that knows whether the answer could be written.
+
+pub mod args;
+mod completions;
+pub mod error;
+pub mod exit;
+mod file;
+mod init;
+mod log;
+mod man;
+pub mod printer;
+pub mod select;
+pub mod settings;
+mod usage;
+
+use std::ffi::OsString;
+use std::panic::AssertUnwindSafe;
+
+use clap::Parser;
+
+pub use args::{Cli, Verb};
+pub use error::{Details, Error, ErrorKind};
+pub use exit::Exit;
+pub use printer::Printer;
+pub use settings::{Settings, Surroundings};
+
+use crate::report::Envelope;
+
+/// Does what the arguments say, the program's name being the first of them.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let around = Surroundings::of_this_process();
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(said) => return usage::tell(&said, &args, &around),
+    };
+    let settings = Settings::new(&cli.globals, &around);
+    let mut printer = Printer::of_this_process(settings.rules());
+    log::start(&settings, &mut printer);
+    let command = cli.verb.name();
+    let done = std::panic::catch_unwind(AssertUnwindSafe(|| dispatch(cli.verb, &settings, &mut printer)));
+    let done =
+        done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, format!("`{command}` met a fault of ours"))));
+    conclude(command, done, &mut printer)
+}
+
+/// Tells how a verb ended.
+fn conclude(command: &str, done: Result<Exit, Error>, printer: &mut Printer) -> Exit {
+    let exit = match done {
+        Ok(exit) => exit,
+        Err(error) => {
+            printer.error(&error.render());
+            let (run, warnings) = (error.run().cloned(), printer.warnings());
+            printer.json(&Envelope::<()>::failure(command, run, error.failure(), warnings));
+            error.exit()
+        }
+    };
+    match printer.finish() {
+        Ok(()) => exit,
+        Err(cause) => {
+            let error = Error::new(ErrorKind::Environment, "cannot write the answer to stdout").because(cause);
+            printer.error(&error.render());
+            if exit == Exit::Complete { error.exit() } else { exit }
+        }
+    }
+}
+
+fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let name = verb.name();
+    match verb {
+        Verb::Init(args) => init::init(&args, settings, printer),
+        Verb::Completions(args) => completions::completions(&args, settings, printer),
+        Verb::Man(args) => man::man(&args, settings, printer),
+        // Each of these leaves this list as its file is written.
+        Verb::Run(_)
+        | Verb::Exec(_)
+        | Verb::Status(_)
+        | Verb::Inspect(_)
+        | Verb::Logs(_)
+        | Verb::Board(_)
+        | Verb::Merge(_)
+        | Verb::Verify(_)
+        | Verb::Land(_)
+        | Verb::Retry(_)
+        | Verb::Stop(_)
+        | Verb::Runs
+        | Verb::Clean(_)
+        | Verb::Doctor
+        | Verb::Plan(_) => Err(Error::new(ErrorKind::Internal, format!("`{name}` is not part of this build"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+
+    use super::*;
+    use printer::Rules;
+
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_answer_that_could_not_be_written_is_never_a_success() {
+        let mut printer = Printer::new(Rules::default(), Box::new(Full), Box::new(io::sink()));
+        printer.answer("x");
+        assert_eq!(conclude("runs", Ok(Exit::Complete), &mut printer), Exit::Unfit);
+    }
+}

@@ -1,0 +1,86 @@
+//! `sandbox run`
+
+use std::num::NonZero;
+
+use super::args::RunArgs;
+use super::error::{Details, Error, ErrorKind};
+use super::exit::Exit;
+use super::going::{Telling, drive};
+use super::printer::Printer;
+use super::settings::Settings;
+use crate::model::plan::{LandMode, Plan};
+use crate::plan;
+use crate::run::{Options, Site, execute};
+
+/// Runs a plan, or shows what would be done.
+pub(super) fn run(args: &RunArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let path = settings.resolve(&args.plan);
+    let label = args.plan.display().to_string();
+    let text = super::plan::read(&path, &label)?;
+    let (plan, warnings) = plan::load(&label, &text).map_err(Error::from)?;
+    for warning in &warnings {
+        printer.warn(&warning.message);
+    }
+    if args.dry_run {
+        return super::plan::preview(&plan, settings, printer);
+    }
+    let site = Site::open(&settings.dir)?;
+    warn_of_empty_contracts(&site, &plan, printer)?;
+    let land = wants_landing(args.land, &plan, printer);
+    go(site, plan, text, args.jobs, land, settings, printer)
+}
+
+/// Runs an accepted plan.
+pub(super) fn go(
+    site: Site,
+    plan: Plan,
+    plan_text: String,
+    jobs: Option<usize>,
+    land: bool,
+    settings: &Settings,
+    printer: &mut Printer,
+) -> Result<Exit, Error> {
+    let jobs = match jobs.unwrap_or(plan.jobs) {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+        jobs => jobs,
+    };
+    let options = Options { plan_text, jobs, land, host: serde_json::Value::Null };
+    drive(settings, printer, Telling::Events, move |observer, signals| execute(site, plan, options, observer, signals))
+}
+
+/// Whether landing follows: asked for here, or by the plan.
+fn wants_landing(asked: bool, plan: &Plan, printer: &mut Printer) -> bool {
+    match plan.land {
+        LandMode::Auto => true,
+        LandMode::Manual => asked,
+        LandMode::Never => {
+            if asked {
+                printer.warn("the plan says `land = \"never\"`: --land is refused");
+            }
+            asked
+        }
+    }
+}
+
+fn warn_of_empty_contracts(site: &Site, plan: &Plan, printer: &mut Printer) -> Result<(), Error> {
+    let head = site.load_head()?;
+    let base = head.require_commit().map_err(crate::run::Error::from)?;
+    let tree = site.repository.load_commit(base).map_err(crate::run::Error::from)?.tree;
+    let paths = site.repository.load_tree(&tree).map_err(crate::run::Error::from)?;
+    let warnings = plan::check_against_tree(plan, paths.into_iter().map(|(path, _)| path));
+    for warning in warnings.map_err(|error| Error::of(ErrorKind::Plan, error))? {
+        printer.warn(&warning.message);
+    }
+    Ok(())
+}
+
+/// The findings of a plan as an error.
+impl From<plan::Findings> for Error {
+    fn from(findings: plan::Findings) -> Self {
+        let rendered = findings.render(false);
+        let json = serde_json::to_value(&findings).unwrap_or_default();
+        let count = findings.findings.len();
+        let message = if count == 1 { "the plan is invalid".to_owned() } else { format!("the plan is invalid: {count} findings") };
+        Self::new(ErrorKind::Plan, message).details(Details { text: rendered, json })
+    }
+}

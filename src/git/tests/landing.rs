@@ -1,0 +1,418 @@
+//! Landing in the user's checkout: nothing of the user's is lost.
+#![expect(clippy::disallowed_methods, reason = "tests write files as users do")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Duration;
+
+use super::super::testing::{File, Fixture, each_git, file, somebody};
+use super::super::*;
+use crate::model::{CommitId, RefName, RepoPath};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A checkout at one commit, and another to land in it.
+struct Landing {
+    fixture: Fixture,
+    checkout: Checkout,
+    old: CommitId,
+    new: CommitId,
+    incoming: Vec<TreeChange>,
+}
+
+impl Landing {
+    fn with(fixture: Fixture, old: &[File], new: &[File]) -> Self {
+        let old = fixture.commit(&[], old);
+        let new = fixture.commit(&[&old], new);
+        fixture.check_out(&old);
+        let checkout = Checkout::of(&fixture.repository).unwrap();
+        let incoming =
+            fixture.repository.load_changes(&fixture.tree(&old), &fixture.tree(&new), Renames::Ignore).unwrap();
+        Self { fixture, checkout, old, new, incoming }
+    }
+
+    /// One whose incoming paths are of every kind.
+    fn every_kind(fixture: Fixture) -> Self {
+        let kept = || [file("kept", "k\n"), file(".gitignore", "*.log\ncache/\n")];
+        let old = [
+            file("changed", "1\n"),
+            file("removed", "r\n"),
+            file("dir to file/x", "x\n"),
+            file("file to dir", "x\n"),
+            file("mode", "m\n"),
+            file("d/deep", "1\n"),
+        ];
+        let new = [
+            file("changed", "2\n"),
+            file("added", "a\n"),
+            file("dir to file", "now a file\n"),
+            file("file to dir/x", "x\n"),
+            File("mode", "100755", b"m\n".to_vec()),
+            file("d/deep", "2\n"),
+            file("new/er/x", "x\n"),
+        ];
+        Self::with(fixture, &[&old[..], &kept()].concat(), &[&new[..], &kept()].concat())
+    }
+
+    fn obstacles(&self) -> Vec<(ObstacleKind, String)> {
+        let found = self.checkout.load_obstacles(&self.incoming).unwrap();
+        found.into_iter().map(|found| (found.kind, found.path.to_string())).collect()
+    }
+
+    fn land(&self) -> FastForward {
+        self.checkout.fast_forward(&self.new, MINUTE).unwrap()
+    }
+
+    fn landed(&self) -> bool {
+        let main = RefName::branch("main").unwrap();
+        let read = self.checkout.load_read_back(&main).unwrap();
+        let all = self.checkout.load_standing(&self.incoming).unwrap();
+        read.confirms(&self.old, &self.new)
+            && self.checkout.index_holds(&self.incoming).unwrap()
+            && all.iter().all(|(_, standing)| *standing == Standing::AtNew)
+    }
+}
+
+#[test]
+fn a_clean_checkout_and_work_elsewhere() {
+    each_git(|git| {
+        for fixture in [Fixture::new(git), Fixture::hostile(git)] {
+            let landing = Landing::every_kind(fixture);
+            let write = |path: &str, text: &str| landing.fixture.write(path, text);
+            write("kept", "edited\n");
+            write("own", "untracked\n");
+            write("staged", "staged\n");
+            write("x.log", "ignored\n");
+            write("d/cache/y", "ignored below a tracked folder\n");
+            landing.fixture.run("add", ["staged"]);
+            assert_eq!(landing.obstacles(), []);
+            let standing = landing.checkout.load_standing(&landing.incoming).unwrap();
+            assert!(standing.iter().all(|(_, standing)| *standing == Standing::AtOld), "{standing:?}");
+            assert!(!landing.landed());
+            assert_eq!(landing.land(), FastForward::Applied);
+            assert!(landing.landed());
+            for (path, text) in [
+                ("kept", "edited\n"),
+                ("own", "untracked\n"),
+                ("staged", "staged\n"),
+                ("x.log", "ignored\n"),
+                ("added", "a\n"),
+            ] {
+                assert_eq!(fs::read_to_string(landing.fixture.root().join(path)).unwrap(), text);
+            }
+            assert_eq!(landing.fixture.run("diff", ["--cached", "--name-only", "--ignore-submodules=none"]), "staged");
+            assert_eq!(landing.fixture.run("stash", ["list"]), "");
+        }
+    });
+}
+
+type Harm = (&'static str, fn(&Landing), &'static [(ObstacleKind, &'static str)]);
+
+/// What a user may have done, and what of it is in the way.
+const HARMS: &[Harm] = &[
+    ("edited", |l| l.fixture.write("changed", "mine\n"), &[(ObstacleKind::Modified, "changed")]),
+    ("edited what goes", |l| l.fixture.write("removed", "mine\n"), &[(ObstacleKind::Modified, "removed")]),
+    (
+        "staged",
+        |l| {
+            l.fixture.write("changed", "mine\n");
+            l.fixture.run("add", ["changed"]);
+        },
+        &[(ObstacleKind::Staged, "changed")],
+    ),
+    ("deleted", |l| fs::remove_file(l.fixture.root().join("changed")).unwrap(), &[(ObstacleKind::Deleted, "changed")]),
+    (
+        "made executable",
+        |l| fs::set_permissions(l.fixture.root().join("changed"), fs::Permissions::from_mode(0o755)).unwrap(),
+        &[(ObstacleKind::Modified, "changed")],
+    ),
+    (
+        "replaced by a link",
+        |l| {
+            fs::remove_file(l.fixture.root().join("changed")).unwrap();
+            symlink("kept", l.fixture.root().join("changed")).unwrap();
+        },
+        &[(ObstacleKind::Modified, "changed")],
+    ),
+    ("untracked", |l| l.fixture.write("added", "mine\n"), &[(ObstacleKind::Untracked, "added")]),
+    ("untracked and equal", |l| l.fixture.write("added", "a\n"), &[(ObstacleKind::Untracked, "added")]),
+    ("an untracked file for a folder", |l| l.fixture.write("new", "mine\n"), &[(ObstacleKind::Untracked, "new")]),
+    (
+        "a link for a folder",
+        |l| symlink("d", l.fixture.root().join("new")).unwrap(),
+        &[(ObstacleKind::Untracked, "new")],
+    ),
+    (
+        "ignored",
+        |l| {
+            l.fixture.write(".git/info/exclude", "added\n");
+            l.fixture.write("added", "mine\n");
+        },
+        &[(ObstacleKind::Ignored, "added")],
+    ),
+    (
+        "ignored and deeper",
+        |l| {
+            l.fixture.write(".git/info/exclude", "x\n");
+            l.fixture.write("new/er/x", "mine\n");
+        },
+        &[(ObstacleKind::Ignored, "new/er/x")],
+    ),
+    (
+        "a folder for a file",
+        |l| {
+            l.fixture.write("added/one", "1");
+            l.fixture.write("added/two/a.log", "2");
+        },
+        &[(ObstacleKind::Untracked, "added/one"), (ObstacleKind::Ignored, "added/two/a.log")],
+    ),
+    (
+        "untracked in what becomes a file",
+        |l| l.fixture.write("dir to file/own", "mine\n"),
+        &[(ObstacleKind::Untracked, "dir to file/own")],
+    ),
+    (
+        "ignored in what becomes a file",
+        |l| l.fixture.write("dir to file/own.log", "mine\n"),
+        &[(ObstacleKind::Ignored, "dir to file/own.log")],
+    ),
+    (
+        "staged in what becomes a file",
+        |l| {
+            l.fixture.write("dir to file/own", "mine\n");
+            l.fixture.run("add", ["dir to file/own"]);
+        },
+        &[(ObstacleKind::Staged, "dir to file/own")],
+    ),
+    (
+        "staged for a folder",
+        |l| {
+            l.fixture.write("new", "mine\n");
+            l.fixture.run("add", ["new"]);
+        },
+        &[(ObstacleKind::Staged, "new")],
+    ),
+    (
+        "a repository for a file",
+        |l| {
+            l.fixture.run("init", ["-q", "added"]);
+        },
+        &[(ObstacleKind::NestedRepository, "added")],
+    ),
+    (
+        "a repository for a folder",
+        |l| {
+            l.fixture.run("init", ["-q", "new"]);
+        },
+        &[(ObstacleKind::NestedRepository, "new")],
+    ),
+    (
+        "a repository in what becomes a file",
+        |l| {
+            l.fixture.run("init", ["-q", "dir to file/in"]);
+        },
+        &[(ObstacleKind::NestedRepository, "dir to file/in")],
+    ),
+    (
+        "unchanged by word only",
+        |l| {
+            l.fixture.run("update-index", ["--assume-unchanged", "changed"]);
+            l.fixture.write("changed", "mine\n");
+        },
+        &[(ObstacleKind::Hidden, "changed")],
+    ),
+    (
+        "skipped by word only",
+        |l| {
+            l.fixture.run("update-index", ["--skip-worktree", "changed"]);
+            l.fixture.write("changed", "mine\n");
+        },
+        &[(ObstacleKind::Hidden, "changed")],
+    ),
+    (
+        "about to be added",
+        |l| {
+            l.fixture.write("added", "mine\n");
+            l.fixture.run("add", ["-N", "added"]);
+        },
+        &[(ObstacleKind::Staged, "added"), (ObstacleKind::Modified, "added")],
+    ),
+    (
+        "several at once",
+        |l| {
+            l.fixture.write("changed", "mine\n");
+            l.fixture.write("added", "mine\n");
+            l.fixture.write("d/deep", "mine\n");
+        },
+        &[(ObstacleKind::Modified, "changed"), (ObstacleKind::Modified, "d/deep"), (ObstacleKind::Untracked, "added")],
+    ),
+];
+
+#[test]
+fn whatever_is_in_the_way_is_named_before_and_survives() {
+    each_git(|git| {
+        for (name, harm, expected) in HARMS {
+            let landing = Landing::every_kind(Fixture::new(git));
+            harm(&landing);
+            let state = || (Fixture::snapshot(&landing.fixture.root().join(".git")), landing.fixture.files());
+            let before = state();
+            let expected: Vec<_> = expected.iter().map(|(kind, path)| (*kind, (*path).to_owned())).collect();
+            assert_eq!(landing.obstacles(), expected, "{name}");
+            assert_eq!(before, state(), "{name}: looking changes nothing");
+        }
+    });
+}
+
+#[test]
+fn gits_own_refusal_is_a_second_line_with_holes() {
+    each_git(|git| {
+        let mut holes = Vec::new();
+        for (name, harm, _) in HARMS {
+            let landing = Landing::every_kind(Fixture::hostile(git));
+            harm(&landing);
+            let before = landing.fixture.files();
+            match landing.land() {
+                FastForward::Refused { message } => {
+                    assert_eq!(before, landing.fixture.files(), "{name}: {message}");
+                    assert!(!message.is_empty());
+                }
+                FastForward::Applied => holes.push(*name),
+            }
+        }
+        // It brings back what was deleted, drops what was staged, writes into another repository. So we look first.
+        assert_eq!(holes, ["deleted", "staged in what becomes a file", "a repository for a folder"]);
+    });
+}
+
+#[test]
+fn what_is_no_obstacle() {
+    type Fine = (&'static str, fn(&Landing));
+    let fine: &[Fine] = &[
+        ("staged and equal", |l| {
+            l.fixture.write("added", "a\n");
+            l.fixture.run("add", ["added"]);
+        }),
+        ("gone and to go", |l| fs::remove_file(l.fixture.root().join("removed")).unwrap()),
+        ("touched", |l| l.fixture.write("changed", "1\n")),
+        ("an empty folder", |l| fs::create_dir_all(l.fixture.root().join("added")).unwrap()),
+        ("unchanged by word and truly", |l| drop(l.fixture.run("update-index", ["--assume-unchanged", "changed"]))),
+    ];
+    each_git(|git| {
+        for (name, harm) in fine {
+            let landing = Landing::every_kind(Fixture::new(git));
+            harm(&landing);
+            assert_eq!(landing.obstacles(), [], "{name}");
+            assert_eq!(landing.land(), FastForward::Applied, "{name}");
+            assert!(landing.landed(), "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_target_that_has_moved_is_refused() {
+    each_git(|git| {
+        let landing = Landing::every_kind(Fixture::new(git));
+        let elsewhere = landing.fixture.commit(&[&landing.old], &[file("kept", "k\n")]);
+        landing.fixture.check_out(&elsewhere);
+        assert!(matches!(landing.land(), FastForward::Refused { .. }));
+        landing.fixture.check_out(&landing.old);
+        landing.fixture.write(".git/index.lock", "");
+        assert!(matches!(landing.land(), FastForward::Refused { .. }));
+    });
+}
+
+#[test]
+fn names_that_differ_in_case_only() {
+    each_git(|git| {
+        let landing =
+            Landing::with(Fixture::new(git), &[file("readme", "r\n")], &[file("readme", "r\n"), file("README", "R\n")]);
+        assert_eq!(landing.obstacles(), []);
+        landing.fixture.run("config", ["core.ignoreCase", "true"]);
+        let checkout = Checkout::of(&landing.fixture.again()).unwrap();
+        let landing = Landing { checkout, ..landing };
+        assert_eq!(landing.obstacles(), [(ObstacleKind::CaseOnly, "readme".to_owned())]);
+    });
+}
+
+#[test]
+fn half_a_landing_is_taken_back_or_left_alone() {
+    each_git(|git| {
+        let landing = Landing::every_kind(Fixture::new(git));
+        let before = landing.fixture.files();
+        // As git leaves it when killed: some files written, the index and the ref not.
+        let root = landing.fixture.root();
+        landing.fixture.write("changed", "2\n");
+        landing.fixture.write("new/er/x", "x\n");
+        fs::remove_file(root.join("removed")).unwrap();
+        fs::remove_dir_all(root.join("dir to file")).unwrap();
+        landing.fixture.write("dir to file", "now a file\n");
+        fs::remove_file(root.join("file to dir")).unwrap();
+        landing.fixture.write("file to dir/x", "x\n");
+        let half = landing.fixture.files();
+        landing.fixture.write("d/deep", "somebody else's\n");
+        let foreign = landing.checkout.put_back(&landing.old, &landing.incoming).unwrap();
+        assert_eq!(foreign, [RepoPath::from("d/deep")]);
+        assert_eq!(fs::read(root.join("changed")).unwrap(), b"2\n", "nothing was touched");
+        landing.fixture.write("d/deep", "1\n");
+        assert_eq!(half, landing.fixture.files());
+        assert_eq!(landing.checkout.put_back(&landing.old, &landing.incoming).unwrap(), []);
+        assert_eq!(before, landing.fixture.files());
+        assert!(landing.checkout.index_is_at(&landing.old).unwrap());
+        assert_eq!(landing.land(), FastForward::Applied);
+        assert!(landing.landed());
+        // And when all but the ref was done.
+        landing.fixture.run("update-ref", ["refs/heads/main", landing.old.as_str()]);
+        assert_eq!(landing.checkout.put_back(&landing.old, &landing.incoming).unwrap(), []);
+        assert_eq!(before, landing.fixture.files());
+        assert!(landing.checkout.index_is_at(&landing.old).unwrap());
+    });
+}
+
+#[test]
+fn a_rescue_holds_everything_and_touches_nothing() {
+    each_git(|git| {
+        for fixture in [Fixture::new(git), Fixture::hostile(git)] {
+            let landing = Landing::every_kind(fixture);
+            landing.fixture.write("changed", "staged\n");
+            landing.fixture.run("add", ["changed"]);
+            landing.fixture.write("changed", "edited\n");
+            landing.fixture.write("own \u{fc}/x", "untracked\n");
+            landing.fixture.write("x.log", "ignored\n");
+            fs::remove_file(landing.fixture.root().join("removed")).unwrap();
+            let index = || fs::read(landing.fixture.root().join(".git/index")).unwrap();
+            let refs = || landing.fixture.repository.load_refs("refs/").unwrap();
+            let before = (index(), landing.fixture.files(), refs());
+            let rescue = landing.checkout.capture_rescue(&landing.old, &somebody(), "before landing").unwrap();
+            assert_eq!(before, (index(), landing.fixture.files(), refs()));
+            assert_eq!(rescue.left_out, Vec::<String>::new());
+            let repository = &landing.fixture.repository;
+            let commit = repository.load_commit(&rescue.commit).unwrap();
+            assert_eq!(commit.parents, [landing.old.clone(), rescue.index.clone()]);
+            let content = |commit: &CommitId, path: &str| {
+                let entry = repository.load_entry(&landing.fixture.tree(commit), &RepoPath::from(path)).unwrap()?;
+                match repository.load_blob(&entry.id, 100).unwrap() {
+                    Blob::Whole(bytes) => String::from_utf8(bytes).ok(),
+                    Blob::TooLarge { .. } => None,
+                }
+            };
+            assert_eq!(content(&rescue.commit, "changed").as_deref(), Some("edited\n"));
+            assert_eq!(content(&rescue.index, "changed").as_deref(), Some("staged\n"));
+            assert_eq!(content(&rescue.commit, "own \u{fc}/x").as_deref(), Some("untracked\n"));
+            assert_eq!(content(&rescue.commit, "removed"), None);
+            assert_eq!(content(&rescue.commit, "x.log"), None);
+        }
+    });
+}
+
+#[test]
+fn a_rescue_says_what_it_could_not_take() {
+    each_git(|git| {
+        let landing = Landing::every_kind(Fixture::new(git));
+        landing.fixture.run("init", ["-q", "nested"]);
+        landing.fixture.write("own", "untracked\n");
+        let rescue = landing.checkout.capture_rescue(&landing.old, &somebody(), "m").unwrap();
+        assert!(rescue.left_out.iter().any(|line| line.contains("nested")), "{rescue:?}");
+        let tree = landing.fixture.tree(&rescue.commit);
+        assert!(landing.fixture.repository.load_entry(&tree, &RepoPath::from("own")).unwrap().is_some());
+    });
+}

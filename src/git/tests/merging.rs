@@ -1,0 +1,442 @@
+//! Every kind of conflict, in both directions, with each git and each way to keep attributes to the target's.
+
+use super::super::testing::{File, Fixture, each_git, file, link};
+use super::super::*;
+use crate::model::{CommitId, RepoPath};
+
+/// One way in which two sides differ from a base, and the kinds of conflict; none means that they merge.
+struct Case {
+    name: &'static str,
+    base: Vec<File>,
+    ours: Vec<File>,
+    theirs: Vec<File>,
+    kinds: &'static [&'static str],
+}
+
+fn case(
+    name: &'static str,
+    base: impl Into<Vec<File>>,
+    ours: impl Into<Vec<File>>,
+    theirs: impl Into<Vec<File>>,
+    kinds: &'static [&'static str],
+) -> Case {
+    Case { name, base: base.into(), ours: ours.into(), theirs: theirs.into(), kinds }
+}
+
+/// Twenty lines, with some of them replaced.
+fn lines(replaced: &[(usize, &str)]) -> String {
+    let line = |number: usize| {
+        let other = replaced.iter().find(|(at, _)| *at == number);
+        other.map_or_else(|| format!("line {number}\n"), |(_, text)| format!("{text}\n"))
+    };
+    (1..=20).map(line).collect()
+}
+
+fn gitlink(path: &'static str, digit: char) -> File {
+    File(path, "160000", digit.to_string().repeat(40).into_bytes())
+}
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn cases() -> Vec<Case> {
+    let whole = lines(&[]);
+    let [first, last] = [lines(&[(1, "ours")]), lines(&[(20, "theirs")])];
+    let keep = || file("keep", "kept\n");
+    let six = |folder: [&'static str; 6]| {
+        folder.map(|path| file(path, format!("{}\n{}", path.rsplit('/').next().unwrap_or(""), lines(&[]))))
+    };
+    let old = || six(["d/1", "d/2", "d/3", "d/4", "d/5", "d/6"]).to_vec();
+    let moved = || six(["e/1", "e/2", "e/3", "e/4", "e/5", "e/6"]).to_vec();
+    let split = || six(["x/1", "x/2", "x/3", "y/4", "y/5", "y/6"]).to_vec();
+    let and = |mut files: Vec<File>, more: File| {
+        files.push(more);
+        files
+    };
+    vec![
+        case("1 edits far apart", [file("f", &whole)], [file("f", &first)], [file("f", &last)], &[]),
+        case(
+            "2 the same line",
+            [file("f", &whole)],
+            [file("f", &first)],
+            [file("f", lines(&[(1, "x")]))],
+            &["contents"],
+        ),
+        case(
+            "3 neighbouring lines",
+            [file("f", &whole)],
+            [file("f", lines(&[(5, "x")]))],
+            [file("f", lines(&[(6, "y")]))],
+            &["contents"],
+        ),
+        case("4 the same edit", [file("f", &whole)], [file("f", &first)], [file("f", &first)], &[]),
+        case("5 both add, different", [keep()], [keep(), file("f", "a\n")], [keep(), file("f", "b\n")], &["contents"]),
+        case("6 both add, same", [keep()], [keep(), file("f", "a\n")], [keep(), file("f", "a\n")], &[]),
+        case(
+            "7 both add, one longer",
+            [keep()],
+            [keep(), file("f", "a\n")],
+            [keep(), file("f", "a\nb\n")],
+            &["contents"],
+        ),
+        case(
+            "8 modify and delete",
+            [keep(), file("f", &whole)],
+            [keep(), file("f", &first)],
+            [keep()],
+            &["modify/delete"],
+        ),
+        case("9 rename and modify", [file("f", &whole)], [file("g", &whole)], [file("f", &last)], &[]),
+        case(
+            "10 rename and delete",
+            [keep(), file("f", &whole)],
+            [keep(), file("g", &whole)],
+            [keep()],
+            &["rename/delete"],
+        ),
+        case("11 one name to two", [file("f", &whole)], [file("g", &whole)], [file("h", &whole)], &["rename/rename"]),
+        case(
+            "12 two names to one",
+            [file("a", &whole), file("b", "other\n".repeat(20))],
+            [file("c", &whole), file("b", "other\n".repeat(20))],
+            [file("a", &whole), file("c", "other\n".repeat(20))],
+            &["contents"],
+        ),
+        case(
+            "13 rename and add",
+            [file("a", &whole)],
+            [file("c", &whole)],
+            [file("a", &whole), file("c", "new\n")],
+            &["contents"],
+        ),
+        case("14 same rename, edits far apart", [file("a", &whole)], [file("b", &first)], [file("b", &last)], &[]),
+        case(
+            "15 folder renamed, file added",
+            old(),
+            moved(),
+            and(old(), file("d/new", "new\n")),
+            &["directory rename suggested"],
+        ),
+        case(
+            "16 folder split, file added",
+            old(),
+            split(),
+            and(old(), file("d/new", "new\n")),
+            &["directory rename unclear split"],
+        ),
+        case(
+            "17 folder renamed onto a name",
+            old(),
+            and(moved(), file("e/new", "ours\n")),
+            and(old(), file("d/new", "theirs\n")),
+            &["contents", "directory rename suggested"],
+        ),
+        case(
+            "18 file and folder",
+            [keep()],
+            [keep(), file("n", "file\n")],
+            [keep(), file("n/x", "x\n")],
+            &["file/directory"],
+        ),
+        case(
+            "19 file became folder, other edits",
+            [keep(), file("n", &whole)],
+            [keep(), file("n/x", "x\n")],
+            [keep(), file("n", &last)],
+            &["file/directory", "modify/delete"],
+        ),
+        case(
+            "20 submodule moved two ways",
+            [keep(), gitlink("sub", '1')],
+            [keep(), gitlink("sub", '2')],
+            [keep(), gitlink("sub", '3')],
+            &["contents", "submodule not initialized"],
+        ),
+        case(
+            "21 executable and content",
+            [file("f", &whole)],
+            [File("f", "100755", whole.clone().into())],
+            [file("f", &last)],
+            &[],
+        ),
+        case(
+            "22 link and file added",
+            [keep()],
+            [keep(), link("n", "keep")],
+            [keep(), file("n", "file\n")],
+            &["distinct modes"],
+        ),
+        case(
+            "23 type change and edit",
+            [keep(), file("n", &whole)],
+            [keep(), link("n", "keep")],
+            [keep(), file("n", &last)],
+            &["distinct modes"],
+        ),
+        case("24 link moved two ways", [link("l", "a")], [link("l", "b")], [link("l", "c")], &["contents"]),
+        case(
+            "25 binary",
+            [file("f", b"\0one")],
+            [file("f", b"\0two")],
+            [file("f", b"\0three")],
+            &["binary", "contents"],
+        ),
+        case(
+            "28 line ends on one side",
+            [file("f", &whole)],
+            [file("f", whole.replace('\n', "\r\n"))],
+            [file("f", &last)],
+            &["contents"],
+        ),
+        case(
+            "29 rename and same line",
+            [file("a", &whole)],
+            [file("b", &first)],
+            [file("a", lines(&[(1, "x")]))],
+            &["contents"],
+        ),
+        case("30 both delete", [keep(), file("f", "x\n")], [keep()], [keep()], &[]),
+        case(
+            "31 folder deleted, file added",
+            [keep(), file("d/f", "x\n")],
+            [keep()],
+            [keep(), file("d/f", "x\n"), file("d/g", "y\n")],
+            &[],
+        ),
+        case(
+            "32 moved into a renamed folder",
+            and(old(), file("loose", "loose\n".repeat(20))),
+            and(moved(), file("loose", "loose\n".repeat(20))),
+            and(old(), file("d/loose", "loose\n".repeat(20))),
+            &["directory rename suggested"],
+        ),
+        case(
+            "words of git in names",
+            [keep()],
+            [keep(), file("CONFLICT", "<<<<<<< a\n")],
+            [keep(), file("CONFLICT (contents)", ">>>>>>>\n")],
+            &[],
+        ),
+    ]
+}
+
+/// Each way to keep attributes that this git can do.
+fn mergers(fixture: &Fixture, target: &CommitId) -> Vec<Merger> {
+    let mut sources = vec![AttributeSource::Scratch];
+    if fixture.git.has_attr_source() {
+        sources.push(AttributeSource::Tree);
+    }
+    sources.into_iter().map(|source| Merger::with_source(&fixture.repository, target, source).unwrap()).collect()
+}
+
+fn kinds(preview: &Preview) -> Vec<&str> {
+    match preview {
+        Preview::Clean { .. } => Vec::new(),
+        Preview::Conflict(conflict) => conflict.kinds.iter().map(String::as_str).collect(),
+    }
+}
+
+fn conflict(preview: Preview) -> Conflict {
+    match preview {
+        Preview::Clean { tree } => panic!("it merged to {tree}"),
+        Preview::Conflict(conflict) => conflict,
+    }
+}
+
+fn table(fixture: &Fixture) {
+    for case in cases() {
+        let base = fixture.commit(&[], &case.base);
+        let ours = fixture.commit(&[&base], &case.ours);
+        let theirs = fixture.commit(&[&base], &case.theirs);
+        let before = Fixture::snapshot(&fixture.root().join(".git/refs"));
+        for merger in mergers(fixture, &base) {
+            let forth = merger.preview(&ours, &theirs).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            let back = merger.preview(&theirs, &ours).unwrap();
+            let context = format!("{} ({:?})", case.name, merger.source());
+            assert_eq!(kinds(&forth), case.kinds, "{context}");
+            assert_eq!(kinds(&back), case.kinds, "{context}, backwards");
+            match (forth, back) {
+                (Preview::Clean { tree }, Preview::Clean { tree: other }) => assert_eq!(tree, other, "{context}"),
+                (Preview::Conflict(forth), Preview::Conflict(back)) => {
+                    assert_eq!(forth.stages.len(), back.stages.len(), "{context}");
+                    assert_eq!(forth.stages.is_empty(), case.name.starts_with("16"), "{context}");
+                    for path in forth.paths().iter().chain(&back.paths()) {
+                        assert!(!path.to_string().contains('~'), "{context}: {path}");
+                    }
+                }
+                other => panic!("{context}: {other:?}"),
+            }
+        }
+        assert_eq!(before, Fixture::snapshot(&fixture.root().join(".git/refs")));
+    }
+}
+
+#[test]
+fn every_kind_of_conflict_is_found() {
+    each_git(|git| table(&Fixture::new(git)));
+}
+
+#[test]
+fn hostile_settings_change_no_verdict() {
+    each_git(|git| table(&Fixture::hostile(git)));
+}
+
+#[test]
+fn the_same_conflict_has_the_same_fingerprint_wherever_the_target_is() {
+    each_git(|git| {
+        let fixture = Fixture::new(git);
+        for case in cases().into_iter().filter(|case| !case.kinds.is_empty()) {
+            let base = fixture.commit(&[], &case.base);
+            let theirs = fixture.commit(&[&base], &case.theirs);
+            let mut elsewhere = case.ours.clone();
+            elsewhere.push(file("unrelated", "moved on\n"));
+            let ours = fixture.commit(&[&base], &case.ours);
+            let further = fixture.commit(&[&ours], &elsewhere);
+            let merger = Merger::new(&fixture.repository, &base).unwrap();
+            let one = conflict(merger.preview(&ours, &theirs).unwrap());
+            let other = conflict(merger.preview(&further, &theirs).unwrap());
+            assert_eq!(one.fingerprint, other.fingerprint, "{}", case.name);
+            assert_ne!(one.tree, other.tree, "{}", case.name);
+            assert_eq!(one.fingerprint.len(), 64);
+        }
+        let base = fixture.commit(&[], &[file("f", lines(&[]))]);
+        let sides = ["a", "b", "c"].map(|text| fixture.commit(&[&base], &[file("f", lines(&[(1, text)]))]));
+        let merger = Merger::new(&fixture.repository, &base).unwrap();
+        let one = conflict(merger.preview(&sides[0], &sides[1]).unwrap());
+        let other = conflict(merger.preview(&sides[0], &sides[2]).unwrap());
+        assert_ne!(one.fingerprint, other.fingerprint, "other content is another conflict");
+    });
+}
+
+#[test]
+fn a_conflict_shows_all_sides() {
+    each_git(|git| {
+        let fixture = Fixture::new(git);
+        let name = "\u{fc}n \\\"q\\\"\\n.txt"; // as fast-import quotes it
+        let base = fixture.commit(&[], &[file(name, lines(&[]))]);
+        let ours = fixture.commit(&[&base], &[file(name, lines(&[(1, "ours")]))]);
+        let theirs = fixture.commit(&[&base], &[file(name, lines(&[(1, "theirs")]))]);
+        let merger = Merger::new(&fixture.repository, &base).unwrap();
+        let conflict = conflict(merger.preview(&ours, &theirs).unwrap());
+        let path = RepoPath::from("\u{fc}n \"q\"\n.txt");
+        assert_eq!(conflict.paths(), std::slice::from_ref(&path));
+        for (side, commit) in [(Side::Base, &base), (Side::Ours, &ours), (Side::Theirs, &theirs)] {
+            let entry = fixture.repository.load_entry(&fixture.tree(commit), &path).unwrap();
+            assert_eq!(conflict.side(&path, side), entry.as_ref());
+        }
+    });
+}
+
+#[test]
+fn case_33_criss_cross_history() {
+    each_git(|git| {
+        let fixture = Fixture::new(git);
+        let base = fixture.commit(&[], &[file("f", lines(&[]))]);
+        let a = fixture.commit(&[&base], &[file("f", lines(&[(1, "a")]))]);
+        let b = fixture.commit(&[&base], &[file("f", lines(&[(20, "b")]))]);
+        let ab = fixture.commit(&[&a, &b], &[file("f", lines(&[(1, "a"), (20, "b"), (10, "x")]))]);
+        let ba = fixture.commit(&[&b, &a], &[file("f", lines(&[(1, "a"), (20, "b"), (10, "y")]))]);
+        assert_eq!(fixture.repository.merge_bases(&ab, &ba).unwrap().len(), 2);
+        let merger = Merger::new(&fixture.repository, &base).unwrap();
+        assert_eq!(kinds(&merger.preview(&ab, &ba).unwrap()), ["contents"]);
+    });
+}
+
+/// Base, and two edits that conflict as text or combine, with the attributes that each commit carries.
+fn with_attributes(fixture: &Fixture, target: &str, agent: &str, [one, other]: [&str; 2]) -> [CommitId; 3] {
+    let files = |attributes: &str, text: &str| {
+        let mut files = vec![file("f", text)];
+        if !attributes.is_empty() {
+            files.push(file(".gitattributes", attributes));
+        }
+        files
+    };
+    let base = fixture.commit(&[], &files(target, &lines(&[])));
+    let ours = fixture.commit(&[&base], &files(target, one));
+    let theirs = fixture.commit(&[&base], &files(agent, other));
+    [base, ours, theirs]
+}
+
+#[test]
+fn attributes_that_an_agent_plants_do_nothing() {
+    each_git(|git| {
+        for planted in ["f merge=union\n", "f merge=ours\n", "* merge=union\n"] {
+            let fixture = Fixture::new(git);
+            fixture.run("config", ["merge.ours.driver", "true"]);
+            let texts = [lines(&[(1, "a")]), lines(&[(1, "b")])];
+            let [base, ours, theirs] = with_attributes(&fixture, "", planted, [&texts[0], &texts[1]]);
+            // The danger is real: with the agent's file in the checkout, plain git says that all is well.
+            fixture.check_out(&theirs);
+            let plain = fixture.try_run("merge-tree", ["--write-tree", ours.as_str(), theirs.as_str()]);
+            assert_eq!(plain.code(), Some(0), "{planted}: {}", plain.complaint());
+            for merger in mergers(&fixture, &base) {
+                let preview = merger.preview(&ours, &theirs).unwrap();
+                assert_eq!(kinds(&preview), ["contents"], "{planted} {:?}", merger.source());
+            }
+        }
+    });
+}
+
+#[test]
+fn attributes_of_the_target_count() {
+    each_git(|git| {
+        let fixture = Fixture::new(git);
+        let same = [lines(&[(1, "a")]), lines(&[(1, "b")])];
+        let apart = [lines(&[(1, "a")]), lines(&[(20, "b")])];
+        for (attributes, texts, expected) in [
+            ("f merge=union\n", &same, &[][..]),
+            ("f -merge\n", &apart, &["binary", "contents"]),
+            ("f binary\n", &apart, &["binary", "contents"]),
+            ("f merge=text\n", &same, &["contents"]),
+        ] {
+            let [base, ours, theirs] = with_attributes(&fixture, attributes, attributes, [&texts[0], &texts[1]]);
+            // Whatever lies in the checkout is no source of attributes.
+            fixture.write(".gitattributes", "f merge=union\n");
+            for merger in mergers(&fixture, &base) {
+                let preview = merger.preview(&ours, &theirs).unwrap();
+                assert_eq!(kinds(&preview), expected, "{attributes} {:?}", merger.source());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_target_that_asks_for_the_users_driver_gets_a_conflict() {
+    each_git(|git| {
+        let fixture = Fixture::new(git);
+        let witness = fixture.folder.path().join("ran");
+        fixture.run("config", ["merge.mine.driver", &format!("touch '{}'; exit 0", witness.display())]);
+        let texts = [lines(&[(1, "a")]), lines(&[(20, "b")])];
+        let [base, ours, theirs] =
+            with_attributes(&fixture, "f merge=mine\n", "f merge=mine\n", [&texts[0], &texts[1]]);
+        for merger in mergers(&fixture, &base) {
+            assert_eq!(kinds(&merger.preview(&ours, &theirs).unwrap()), ["contents"]);
+        }
+        assert!(!witness.exists(), "the driver ran");
+    });
+}
+
+#[test]
+fn what_is_no_merge_is_an_error_and_never_a_verdict() {
+    each_git(|git| {
+        let fixture = Fixture::new(git);
+        let base = fixture.commit(&[], &[file("f", "x\n")]);
+        let unrelated = fixture.commit(&[], &[file("g", "x\n")]);
+        let absent: CommitId = "1".repeat(40).parse().unwrap();
+        for merger in mergers(&fixture, &base) {
+            assert!(matches!(merger.preview(&base, &unrelated), Err(Error::Failed { .. })));
+            assert!(matches!(merger.preview(&base, &absent), Err(Error::Failed { .. })));
+            assert!(matches!(merger.preview(&absent, &base), Err(Error::Failed { .. })));
+        }
+    });
+}
+
+#[test]
+fn the_users_own_merge_attributes_are_listed() {
+    each_git(|git| {
+        let fixture = Fixture::new(git);
+        assert!(load_user_attributes(&fixture.repository).unwrap().is_empty());
+        fixture.write(".git/info/attributes", "*.lock merge=union\n*.txt text\n");
+        fixture.write("../own", "*.bin -merge\n");
+        fixture.run("config", ["core.attributesFile", &fixture.folder.path().join("own").display().to_string()]);
+        assert_eq!(load_user_attributes(&fixture.repository).unwrap(), ["*.lock merge=union", "*.bin -merge"]);
+    });
+}

@@ -1,0 +1,301 @@
+//! Carrying the agents through their attempts, as many at once as the plan says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::error::Error;
+use super::recorder::Recorder;
+use super::scheduler::{self, Entry, Stand};
+use super::signals::Signals;
+use super::site::Site;
+use crate::agent::{self, Assignment, AttemptEnd};
+use crate::change::{Capturer, Snapshot};
+use crate::git::Head;
+use crate::integrate::{Fork, fork_point};
+use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
+use crate::model::plan::{AgentTask, Plan};
+use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
+use crate::plan::CompiledContract;
+use crate::store::{Occupant, Record, atomic, json};
+use crate::workspace::{Commission, Workspace, WorkspaceRecord, create, seed};
+
+/// What all agents of a run share.
+#[derive(Debug)]
+pub(super) struct Crew {
+    pub(super) site: Site,
+    pub(super) plan: Plan,
+    pub(super) recorder: Recorder,
+    pub(super) capturer: Capturer,
+    pub(super) head: Head,
+    pub(super) base: CommitId,
+    pub(super) signals: Signals,
+}
+
+/// Runs all agents of the plan that have not ended yet, until each has.
+pub(super) async fn run_all(crew: &Arc<Crew>, jobs: usize) -> Result<(), Error> {
+    let mut entries: Vec<Entry> = crew
+        .plan
+        .agents
+        .iter()
+        .map(|task| Entry { name: task.name.clone(), after: task.after.clone(), stand: Stand::Waiting })
+        .collect();
+    let mut working: JoinSet<(AgentName, Result<bool, Error>)> = JoinSet::new();
+    let mut failed = None;
+    loop {
+        let stopping = failed.is_some() || crew.signals.stop.is_cancelled();
+        let decision = scheduler::decide(&entries, jobs, stopping);
+        for (name, by) in &decision.block {
+            crew.block(name, by)?;
+            set(&mut entries, name, Stand::Ended { can_be_built_on: false });
+        }
+        if !decision.block.is_empty() {
+            continue;
+        }
+        for name in decision.start {
+            set(&mut entries, &name, Stand::Running);
+            let crew = Arc::clone(crew);
+            working.spawn(async move {
+                let result = crew.carry(&name).await;
+                (name, result)
+            });
+        }
+        match working.join_next().await {
+            None => break,
+            Some(Ok((name, Ok(can_be_built_on)))) => set(&mut entries, &name, Stand::Ended { can_be_built_on }),
+            Some(Ok((name, Err(error)))) => {
+                // A fault of ours stops the run in order: the others' work is captured before it is told.
+                set(&mut entries, &name, Stand::Ended { can_be_built_on: false });
+                failed.get_or_insert(error);
+                crew.signals.stop.cancel();
+            }
+            Some(Err(error)) => {
+                failed.get_or_insert(Error::Task(error.to_string()));
+                crew.signals.stop.cancel();
+            }
+        }
+    }
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
+        crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began")?;
+    }
+    Ok(())
+}
+
+fn set(entries: &mut [Entry], name: &AgentName, stand: Stand) {
+    if let Some(entry) = entries.iter_mut().find(|entry| entry.name == *name) {
+        entry.stand = stand;
+    }
+}
+
+/// A worktree with what is known of it before an attempt.
+pub(super) struct Seat {
+    pub(super) workspace: Workspace,
+    pub(super) fork: Snapshot,
+    pub(super) latest: Snapshot,
+    pub(super) branch_at: CommitId,
+    pub(super) is_new: bool,
+}
+
+impl Crew {
+    fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
+        tokio::task::block_in_place(|| self.recorder.record(subject, kind))?;
+        Ok(())
+    }
+
+    /// Runs one stage of an agent between its two events, however it ends.
+    async fn stage<T>(
+        &self,
+        name: &AgentName,
+        stage: Stage,
+        work: impl Future<Output = Result<(T, String), Error>>,
+    ) -> Result<T, Error> {
+        let story_id = name.to_string();
+        let begun = std::time::Instant::now();
+        let enter = StageEnter { story_id: story_id.clone(), stage, invocation: None };
+        self.record(Subject::agent(name), EventKind::StageEnter(enter))?;
+        let result = work.await;
+        let told = result.as_ref().map_or_else(|_| "error".to_owned(), |(_, told)| told.clone());
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let exit = StageExit { story_id, stage, result: told, duration_ms };
+        self.record(Subject::agent(name), EventKind::StageExit(exit))?;
+        result.map(|(value, _)| value)
+    }
+
+    /// Carries an agent from its worktree to its last attempt. True: others may build on it.
+    async fn carry(&self, name: &AgentName) -> Result<bool, Error> {
+        let Some(task) = self.plan.agent(name) else { return Ok(false) };
+        let seat = self
+            .stage(name, Stage::Prepare, async {
+                let seat = tokio::task::block_in_place(|| self.prepare(task, 1))?;
+                let told = if seat.is_some() { "ready" } else { "not possible" };
+                Ok((seat, told.to_owned()))
+            })
+            .await?;
+        let Some(seat) = seat else { return Ok(false) };
+        self.attempts(task, seat, 1).await
+    }
+
+    /// Makes attempts from number `first` on until one ends for good.
+    pub(super) async fn attempts(&self, task: &AgentTask, mut seat: Seat, first: u32) -> Result<bool, Error> {
+        let contract = CompiledContract::new(&task.contract)?;
+        let mut before = self.recorder.state().agent(&task.name).and_then(crate::model::run::AgentState::outcome);
+        let last = first.saturating_add(task.attempts.saturating_sub(1));
+        for attempt in first..=last {
+            let end = self.attempt(task, &contract, &seat, attempt, before).await?;
+            seat.latest = end.latest;
+            seat.branch_at = end.branch_at;
+            seat.is_new = false;
+            before = Some(end.outcome);
+            let again = end.outcome.is_worth_another_attempt() && !self.signals.stop.is_cancelled();
+            if !again {
+                break;
+            }
+        }
+        tokio::task::block_in_place(|| {
+            self.site.repository.reset_worktree_index(&seat.workspace.admin_dir, &seat.latest.commit)
+        })?;
+        let state = self.recorder.state();
+        let finished = state.agent(&task.name).and_then(|agent| agent.last_attempt()).and_then(|a| a.finished.as_ref());
+        Ok(finished.is_some_and(|end| end.outcome.lets_dependents_start() && end.outside_since_fork.is_empty()))
+    }
+
+    async fn attempt(
+        &self,
+        task: &AgentTask,
+        contract: &CompiledContract,
+        seat: &Seat,
+        attempt: u32,
+        before: Option<AttemptOutcome>,
+    ) -> Result<AttemptEnd, Error> {
+        let setup = if seat.is_new { self.plan.workspace.setup.as_ref() } else { None };
+        self.stage(&task.name, Stage::Execute, async {
+            let assignment = Assignment {
+                run: self.recorder.run(),
+                task,
+                contract,
+                attempt,
+                workspace: &seat.workspace,
+                fork: &seat.fork,
+                latest: seat.latest.clone(),
+                branch_at: seat.branch_at.clone(),
+                setup,
+                before,
+                capturer: &self.capturer,
+                journal: &self.recorder,
+                stop: self.signals.stop.clone(),
+                kill: self.signals.kill.clone(),
+            };
+            let end = agent::attempt::run(assignment).await?;
+            let told = end.outcome.to_string();
+            Ok((end, told))
+        })
+        .await
+    }
+
+    /// Makes an agent's worktree. `None`: it cannot have one, which has been told.
+    pub(super) fn prepare(&self, task: &AgentTask, generation: u32) -> Result<Option<Seat>, Error> {
+        let fork = match self.fork_of(task)? {
+            Ok(fork) => fork,
+            Err(by) => {
+                self.block(&task.name, &by)?;
+                return Ok(None);
+            }
+        };
+        self.seat_at(task, generation, fork).map(Some)
+    }
+
+    /// Makes a worktree of an agent at `fork`.
+    pub(super) fn seat_at(&self, task: &AgentTask, generation: u32, fork: CommitId) -> Result<Seat, Error> {
+        let run = self.recorder.run();
+        let branch = RefName::agent_branch(run.id(), &task.name);
+        let place =
+            self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
+        let invocation = crate::store::process::current()?;
+        let workspace = create(&Commission {
+            repository: &self.site.repository,
+            head: &self.head,
+            state: &self.site.state,
+            environment: &self.site.environment,
+            place,
+            fork: fork.clone(),
+            branch: Some(branch),
+            reason: format!("sandbox {}/{} pid {}", run.id(), task.name, invocation.pid),
+        })?;
+        if let Some(checkout) = self.site.repository.top_level() {
+            seed(checkout, workspace.place.worktree(), &self.plan.workspace.seed)?;
+        }
+        atomic::write_json(&workspace_file(run, &task.name), &workspace.to_record(generation))?;
+        let tree = self.site.repository.load_commit(&fork)?.tree;
+        let snapshot = Snapshot { commit: fork.clone(), tree };
+        Ok(Seat { workspace, latest: snapshot.clone(), fork: snapshot, branch_at: fork, is_new: true })
+    }
+
+    /// The commit an agent's worktree is made from, or the agents that keep it from having one.
+    fn fork_of(&self, task: &AgentTask) -> Result<Result<CommitId, Vec<AgentName>>, Error> {
+        if task.after.is_empty() {
+            return Ok(Ok(self.base.clone()));
+        }
+        let state = self.recorder.state();
+        match fork_point(&self.forking(&state), &task.name)? {
+            Fork::Commit(commit) => Ok(Ok(commit)),
+            Fork::Conflict(card) => {
+                let by = card.agents.clone();
+                self.recorder.record(Subject::agent(&task.name), EventKind::CardOpened(card))?;
+                Ok(Err(by))
+            }
+            Fork::Blocked(by) => Ok(Err(by)),
+        }
+    }
+
+    fn block(&self, name: &AgentName, by: &[AgentName]) -> Result<(), Error> {
+        let names: Vec<String> = by.iter().map(|name| format!("`{name}`")).collect();
+        let reason = format!("waits for {}, which cannot be built on", names.join(", "));
+        self.not_begun(name, AttemptOutcome::Blocked, &reason)
+    }
+
+    /// Tells of an agent that no attempt is made of.
+    fn not_begun(&self, name: &AgentName, outcome: AttemptOutcome, reason: &str) -> Result<(), Error> {
+        let number = self.recorder.state().agent(name).map_or(0, |agent| agent.attempts.len()) + 1;
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let finished = AttemptFinished {
+            outcome,
+            reason: reason.to_owned(),
+            end: None,
+            leftover_processes: 0,
+            duration_ms: 0,
+            snapshot: None,
+            tree: None,
+            changed_since_fork: 0,
+            outside_since_fork: Vec::new(),
+            hints: Vec::new(),
+        };
+        self.record(Subject::attempt(name, number), EventKind::AttemptFinished(finished))
+    }
+}
+
+/// Where an agent's worktree is remembered.
+pub(super) fn workspace_file(run: &crate::store::RunDir, agent: &AgentName) -> std::path::PathBuf {
+    run.agent(agent).join("workspace.json")
+}
+
+/// The worktrees that are remembered in a run's folder, by agent.
+pub(super) fn load_workspaces(
+    site: &Site,
+    run: &crate::store::RunDir,
+    agents: impl Iterator<Item = AgentName>,
+) -> Result<BTreeMap<AgentName, (Workspace, u32)>, Error> {
+    let mut found = BTreeMap::new();
+    for agent in agents {
+        if let Some(record) = json::load::<WorkspaceRecord>(&workspace_file(run, &agent))? {
+            let generation = record.generation;
+            let occupant = Occupant::Agent { name: agent.clone(), generation };
+            let place = site.workplaces.place(run.id(), &occupant);
+            found.insert(agent, (Workspace::from_record(record, place), generation));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,136 @@
+//! The whole of a run, in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agents::{Crew, run_all};
+use super::error::Error;
+use super::finish::{self, Finish};
+use super::recorder::{Observer, Recorder};
+use super::signals::{Ending, Signals};
+use super::site::Site;
+use super::start;
+use crate::model::event::{EventKind, RunFinished, Subject};
+use crate::model::plan::Plan;
+use crate::model::run::RunState;
+use crate::model::{CommitId, RunId};
+use crate::store::Record;
+
+/// How a run is to be made.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The plan's text, as it is kept in the run's folder.
+    pub plan_text: String,
+    /// How many agents at once.
+    pub jobs: usize,
+    /// Whether the result is to be landed when the gate is open.
+    pub land: bool,
+    /// What the machine can do, as it is kept in the run's folder. Filled in by [`execute`].
+    pub host: serde_json::Value,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The run.
+    pub run: RunId,
+    /// Its state at the end.
+    pub state: RunState,
+    /// The exit code.
+    pub exit_code: u8,
+    /// What the target was set to, where it was.
+    pub landed: Option<CommitId>,
+}
+
+/// Carries out a plan, from the first event to the last.
+pub async fn execute(
+    site: Site,
+    plan: Plan,
+    mut options: Options,
+    observer: Box<dyn Observer>,
+    signals: Signals,
+) -> Result<Report, Error> {
+    let begun = (site.clock)();
+    let capturer = site.capturer(begun).await?;
+    options.host = host_record(&capturer.host);
+    let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
+    let isolation = isolation_layers();
+    let recorder =
+        tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
+    let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
+    let crew = Arc::new(Crew {
+        site,
+        plan,
+        recorder: recorder.clone(),
+        capturer,
+        head: origin.head,
+        base: origin.base,
+        signals: signals.clone(),
+    });
+    run_all(&crew, options.jobs).await?;
+    let finish = Finish {
+        site: &crew.site,
+        plan: &crew.plan,
+        recorder: &recorder,
+        capturer: &crew.capturer,
+        head: &crew.head,
+        signals: &signals,
+    };
+    let report = match signals.ending() {
+        None => finish.complete(options.land, false).await,
+        Some(ending) => tokio::task::block_in_place(|| end_early(&finish, ending)),
+    };
+    if let Some(clock) = clock {
+        clock.abort();
+    }
+    report
+}
+
+/// Ends the run in order when its time is over.
+fn end_in_time(signals: &Signals, limit: Duration) -> tokio::task::JoinHandle<()> {
+    let signals = signals.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(limit).await;
+        signals.end(Ending::OutOfTime);
+    })
+}
+
+/// The end of a run that was stopped: what there is is kept, and nothing is integrated.
+fn end_early(finish: &Finish<'_>, ending: Ending) -> Result<Report, Error> {
+    let (why, exit_code) = match ending {
+        Ending::Interrupted => ("the run was interrupted", 130),
+        Ending::Terminated => ("the run was stopped", 143),
+        Ending::OutOfTime => ("the run's time is over", 1),
+    };
+    let facts = super::gate::Facts { ended_early: Some(why.to_owned()), ..super::gate::Facts::default() };
+    let decision = super::gate::decide(&finish.recorder.state(), &facts);
+    finish::tell_decision(finish.recorder, &decision)?;
+    close(finish.recorder, exit_code, false, None)
+}
+
+/// The last event of a run, or of a verb that went on with it.
+pub(super) fn close(recorder: &Recorder, exit_code: u8, complete: bool, landed: Option<CommitId>) -> Result<Report, Error> {
+    let finished = RunFinished { exit_code, complete, landed: landed.clone() };
+    recorder.record(Subject::run(), EventKind::RunFinished(finished))?;
+    Ok(Report { run: recorder.run().id().clone(), state: recorder.state(), exit_code, landed })
+}
+
+/// The layers that keep agents apart, by name, for the record.
+pub fn isolation_layers() -> Vec<String> {
+    ["user", "mount", "pid", "ipc", "uts", "cgroup", "network"]
+        .map(|kind| format!("{kind}-namespace"))
+        .into_iter()
+        .chain(["no-new-privileges", "no-capabilities", "private-git-directory", "private-home"].map(str::to_owned))
+        .collect()
+}
+
+fn host_record(host: &sandbox::Host) -> serde_json::Value {
+    serde_json::json!({
+        "v": 1,
+        "uid": host.uid,
+        "gid": host.gid,
+        "kernel": format!("{}.{}", host.kernel.major, host.kernel.minor),
+        "layers": isolation_layers(),
+        "degraded": [],
+    })
+}

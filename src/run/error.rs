@@ -1,0 +1,92 @@
+//! What can go wrong with a run as a whole.
+
+use crate::model::{AgentName, RunId};
+
+/// Why a run, or a verb that goes on with one, could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The home directory is not known.
+    #[error("HOME does not name a folder: set it to your home directory")]
+    NoHome,
+    /// Namespaces, or another layer that agents are kept in by, cannot be had.
+    #[error("{cause}")]
+    Unfit {
+        /// What is missing.
+        cause: String,
+        /// What to do about it.
+        fix: String,
+    },
+    /// The plan's target is not a branch here.
+    #[error("the target branch `{branch}` does not exist: create it, or name another in the plan")]
+    NoTarget {
+        /// The branch.
+        branch: String,
+    },
+    /// A verb needs an agent that the run does not have.
+    #[error("run `{run}` has no agent `{agent}`: it has {known}")]
+    NoAgent {
+        /// The run.
+        run: RunId,
+        /// The name given.
+        agent: String,
+        /// Those there are.
+        known: String,
+    },
+    /// There is no run.
+    #[error("there is no run here yet: begin one with `sandbox run <plan>`")]
+    NoRun,
+    /// An agent has no worktree to go on in.
+    #[error("agent `{agent}` has no worktree any more: use `sandbox retry {agent} --fresh`")]
+    NoWorktree {
+        /// The agent.
+        agent: AgentName,
+    },
+    /// The state of the agent does not allow another attempt.
+    #[error("agent `{agent}` cannot be tried again: {why}")]
+    NoRetry {
+        /// The agent.
+        agent: AgentName,
+        /// Why not.
+        why: String,
+    },
+    /// The coordinator could not be told to stop.
+    #[error("the coordinator of run `{run}` (process {pid}) could not be told to stop")]
+    NotStopped {
+        /// The run.
+        run: RunId,
+        /// Its process.
+        pid: u32,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The plan's globs could not be read again. A fault of ours: they were accepted before.
+    #[error(transparent)]
+    Contract(#[from] crate::plan::ContractError),
+    /// Starting the tasks failed.
+    #[error("a task of the run ended unexpectedly: {0}")]
+    Task(String),
+    /// Signals could not be listened for.
+    #[error("cannot listen for signals")]
+    Signals(#[source] std::io::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
+    /// Git failed.
+    #[error(transparent)]
+    Git(#[from] crate::git::Error),
+    /// A worktree could not be made or removed.
+    #[error(transparent)]
+    Workspace(#[from] crate::workspace::Error),
+    /// A turn could not be recorded.
+    #[error(transparent)]
+    Change(#[from] crate::change::Error),
+    /// An attempt could not be carried through.
+    #[error(transparent)]
+    Agent(#[from] crate::agent::Error),
+    /// The work could not be integrated or landed.
+    #[error(transparent)]
+    Integrate(#[from] crate::integrate::Error),
+    /// The candidate could not be judged.
+    #[error(transparent)]
+    Verify(#[from] crate::verify::Error),
+}

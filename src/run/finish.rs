@@ -1,0 +1,255 @@
+//! From agents that have ended to a decision, and to the target where that was asked for.
+
+use super::coordinator::{Report, close};
+use super::error::Error;
+use super::gate::{self, Facts};
+use super::recorder::Recorder;
+use super::signals::Signals;
+use super::site::Site;
+use crate::change::{Capturer, Snapshot};
+use crate::git::{Head, Renames};
+use crate::integrate::{Integration, Landed, Landing, integrate, land};
+use crate::model::event::{EventKind, GateDecided, Stage, StageEnter, StageExit, Subject};
+use crate::model::gate::{BlockKind, GateBlock};
+use crate::model::plan::{LandMode, Plan};
+use crate::model::run::RunState;
+use crate::model::{CommitId, RefName, RepoPath};
+use crate::store::{Occupant, Record};
+use crate::verify::{Verification, judge};
+
+/// What is needed to bring a run to its decision.
+#[derive(Debug)]
+pub(super) struct Finish<'a> {
+    pub(super) site: &'a Site,
+    pub(super) plan: &'a Plan,
+    pub(super) recorder: &'a Recorder,
+    pub(super) capturer: &'a Capturer,
+    pub(super) head: &'a Head,
+    pub(super) signals: &'a Signals,
+}
+
+impl Finish<'_> {
+    /// Integrates, verifies, decides, and lands if `landing`. `fresh`: no earlier receipt serves.
+    pub(super) async fn complete(&self, landing: bool, fresh: bool) -> Result<Report, Error> {
+        self.integrate().await?;
+        self.verify(fresh).await?;
+        self.conclude(landing).await
+    }
+
+    /// Decides, and lands if `landing` and the gate is open.
+    pub(super) async fn conclude(&self, landing: bool) -> Result<Report, Error> {
+        let decision = self.decide().await?;
+        if !decision.open || !landing {
+            return tokio::task::block_in_place(|| {
+                close(self.recorder, gate::exit_code(&decision), decision.open, None)
+            });
+        }
+        self.land().await
+    }
+
+    fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
+        tokio::task::block_in_place(|| self.recorder.record(subject, kind))?;
+        Ok(())
+    }
+
+    /// Runs a stage of the whole run between its two events, however it ends.
+    async fn stage<T>(&self, stage: Stage, work: impl Future<Output = Result<(T, String), Error>>) -> Result<T, Error> {
+        let story_id = self.recorder.run().id().to_string();
+        let invocation = Some(crate::store::process::current()?);
+        let begun = std::time::Instant::now();
+        let enter = StageEnter { story_id: story_id.clone(), stage, invocation };
+        self.record(Subject::run(), EventKind::StageEnter(enter))?;
+        let result = work.await;
+        let told = result.as_ref().map_or_else(|_| "error".to_owned(), |(_, told)| told.clone());
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.record(Subject::run(), EventKind::StageExit(StageExit { story_id, stage, result: told, duration_ms }))?;
+        result.map(|(value, _)| value)
+    }
+
+    /// The commit the candidate is built on: the target's tip as it is now, else the run's base.
+    fn onto(&self, state: &RunState) -> Result<CommitId, Error> {
+        let started = state.started.as_ref();
+        let target = started.and_then(|started| started.target.clone());
+        match target {
+            Some(target) => {
+                let tip = self.site.repository.load_ref(&target)?;
+                tip.map(CommitId::from).ok_or_else(|| Error::NoTarget { branch: target.short().to_owned() })
+            }
+            None => {
+                let base = started.map(|started| started.base.clone());
+                base.ok_or_else(|| Error::NoTarget { branch: "(unknown)".to_owned() })
+            }
+        }
+    }
+
+    /// Previews, cards and the candidate, anew.
+    pub(super) async fn integrate(&self) -> Result<(), Error> {
+        self.stage(Stage::Integrate, async {
+            tokio::task::block_in_place(|| {
+                let state = self.recorder.state();
+                let onto = self.onto(&state)?;
+                integrate(&Integration {
+                    repository: &self.site.repository,
+                    run: self.recorder.run(),
+                    plan: self.plan,
+                    state: &state,
+                    onto,
+                    journal: self.recorder,
+                })?;
+                let after = self.recorder.state();
+                let merged = after.candidate.as_ref().map_or(0, |candidate| candidate.merged.len());
+                Ok(((), format!("{merged} merged, {} cards", after.open_cards().count())))
+            })
+        })
+        .await
+    }
+
+    /// Has the candidate judged, where there is one and a verifier.
+    pub(super) async fn verify(&self, fresh: bool) -> Result<(), Error> {
+        let state = self.recorder.state();
+        let (Some(candidate), Some(settings)) = (&state.candidate, &self.plan.verify) else { return Ok(()) };
+        if candidate.merged.is_empty() || self.signals.stop.is_cancelled() {
+            return Ok(());
+        }
+        let run = self.recorder.run();
+        let verification = Verification {
+            run,
+            state: &self.site.state,
+            settings,
+            capturer: self.capturer,
+            head: self.head,
+            place: self.site.workplaces.place(run.id(), &Occupant::Verify),
+            candidate: Snapshot { commit: candidate.head.to.clone(), tree: candidate.head.tree.clone() },
+            fresh,
+            number: state.last_seq + 1,
+            journal: self.recorder,
+            stop: self.signals.stop.clone(),
+            kill: self.signals.kill.clone(),
+        };
+        self.stage(Stage::ParentVerify, async {
+            let judged = judge(verification).await?;
+            Ok(((), judged.receipt.verdict.to_string()))
+        })
+        .await
+    }
+
+    async fn decide(&self) -> Result<GateDecided, Error> {
+        self.stage(Stage::Complete, async {
+            tokio::task::block_in_place(|| {
+                let state = self.recorder.state();
+                let facts = self.facts(&state)?;
+                let decision = gate::decide(&state, &facts);
+                tell_decision(self.recorder, &decision)?;
+                let told = if decision.open { "open" } else { "blocked" };
+                Ok((decision, told.to_owned()))
+            })
+        })
+        .await
+    }
+
+    /// What the gate must be told of the repository.
+    fn facts(&self, state: &RunState) -> Result<Facts, Error> {
+        let ended_early = self.signals.ending().map(|_| "the run was stopped".to_owned());
+        let (Some(started), Some(candidate)) = (&state.started, &state.candidate) else {
+            return Ok(Facts { ended_early, ..Facts::default() });
+        };
+        let before = &started.baseline.baseline_hashes;
+        if before.is_empty() || self.site.repository.top_level().is_none() {
+            return Ok(Facts { ended_early, ..Facts::default() });
+        }
+        let now = self.site.repository.load_status()?.hashes;
+        let changes =
+            self.site.repository.load_changes(&started.base_tree, &candidate.head.tree, Renames::Ignore)?;
+        let user_files_changed = changes
+            .iter()
+            .map(|change| &change.path)
+            .filter(|path| before.get(&path.to_string()).is_some_and(|hash| now.get(path) != Some(hash)))
+            .cloned()
+            .collect::<Vec<RepoPath>>();
+        Ok(Facts { user_files_changed, ended_early })
+    }
+
+    /// Lands the candidate. The target having moved meanwhile, everything is done once more, and only once.
+    async fn land(&self) -> Result<Report, Error> {
+        if self.plan.land == LandMode::Never {
+            let told = block(BlockKind::CannotLand, "the plan says `land = \"never\"`", "change the plan, or merge the candidate by hand");
+            return self.refuse(vec![told]);
+        }
+        for again in [true, false] {
+            let state = self.recorder.state();
+            let (Some(candidate), Some(target)) = (&state.candidate, target_of(&state)) else {
+                let told = block(BlockKind::CannotLand, "there is no branch to land on", "name one with `target` in the plan");
+                return self.refuse(vec![told]);
+            };
+            let landed = self.land_once(&target, &candidate.head.onto, &candidate.head.to).await?;
+            match landed {
+                Landed::Done { commit, .. } => {
+                    return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(commit)));
+                }
+                Landed::Refused(blocks) => return self.refuse(blocks),
+                Landed::Moved { .. } if again => {
+                    self.integrate().await?;
+                    self.verify(false).await?;
+                    let decision = self.decide().await?;
+                    if !decision.open {
+                        return tokio::task::block_in_place(|| {
+                            close(self.recorder, gate::exit_code(&decision), false, None)
+                        });
+                    }
+                }
+                Landed::Moved { .. } => {}
+            }
+        }
+        let told = block(BlockKind::TargetMoved, "the target moved again while the result was made for it", "`sandbox land` tries anew");
+        self.refuse(vec![told])
+    }
+
+    async fn land_once(&self, target: &RefName, onto: &CommitId, candidate: &CommitId) -> Result<Landed, Error> {
+        self.stage(Stage::Land, async {
+            let landed = tokio::task::block_in_place(|| {
+                land(&Landing {
+                    repository: &self.site.repository,
+                    state_dir: &self.site.state,
+                    run: self.recorder.run(),
+                    target: target.clone(),
+                    expected_tip: onto.clone(),
+                    candidate: candidate.clone(),
+                    journal: self.recorder,
+                })
+            })?;
+            let told = match &landed {
+                Landed::Done { commit, .. } => format!("landed {}", commit.short()),
+                Landed::Moved { .. } => "the target has moved".to_owned(),
+                Landed::Refused(_) => "refused".to_owned(),
+            };
+            Ok((landed, told))
+        })
+        .await
+    }
+
+    fn refuse(&self, blocks: Vec<GateBlock>) -> Result<Report, Error> {
+        tokio::task::block_in_place(|| {
+            let decision = GateDecided { open: false, blocks };
+            tell_decision(self.recorder, &decision)?;
+            close(self.recorder, gate::exit_code(&decision), false, None)
+        })
+    }
+}
+
+fn block(kind: BlockKind, message: &str, next: &str) -> GateBlock {
+    GateBlock { kind, agent: None, card: None, paths: Vec::new(), message: message.to_owned(), next: next.to_owned() }
+}
+
+fn target_of(state: &RunState) -> Option<RefName> {
+    state.started.as_ref().and_then(|started| started.target.clone())
+}
+
+/// Records a decision, and what it means for the run where the gate stays shut.
+pub(super) fn tell_decision(recorder: &Recorder, decision: &GateDecided) -> Result<(), Error> {
+    recorder.record(Subject::run(), EventKind::GateDecided(decision.clone()))?;
+    if !decision.open {
+        let blocked = gate::completion_blocked(&recorder.state(), decision);
+        recorder.record(Subject::run(), EventKind::CompletionBlocked(blocked))?;
+    }
+    Ok(())
+}

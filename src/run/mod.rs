@@ -1,0 +1,30 @@
+//! A run, from an accepted plan to the gate and, where asked, to the target.
+//!
+//! - [`Site`] is where runs happen: one repository and what is around it.
+//! - [`start`] makes the run's folder, pins the base and writes the first event.
+//! - [`agents`] carries the agents through their attempts, as many at once as the plan says ([`scheduler`] decides).
+//! - [`finish`] integrates, verifies, asks the gate ([`gate`] decides) and lands.
+//! - [`Recorder`] is the only writer of the journal.
+//!
+//! Promises: the journal knows of everything before it is acted on. Each agent is carried to an end of its own, and one
+//! that fails takes down only those that build on it. Nothing moves the target but landing, and landing needs an open gate.
+
+mod agents;
+pub mod clean;
+pub mod coordinator;
+mod error;
+mod finish;
+pub mod gate;
+mod recorder;
+pub mod reopen;
+pub mod scheduler;
+mod signals;
+mod site;
+mod start;
+pub mod stop;
+
+pub use coordinator::{Options, Report, execute};
+pub use error::Error;
+pub use recorder::{Observer, Recorder};
+pub use signals::{Ending, Signals};
+pub use site::Site;

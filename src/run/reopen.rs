@@ -1,0 +1,224 @@
+//! Going on with a run whose coordinator is gone: `merge`, `verify`, `land`, `retry`.
+//!
+//! Each takes the run's lock, so that there is one coordinator at a time, and writes into the same journal.
+
+use std::sync::Arc;
+
+use super::agents::{Crew, Seat, load_workspaces};
+use super::coordinator::Report;
+use super::error::Error;
+use super::finish::Finish;
+use super::recorder::{Observer, Recorder};
+use super::signals::Signals;
+use super::site::Site;
+use super::start::load_settings;
+use crate::change::Snapshot;
+use crate::model::event::{EventKind, Stage, StageEnter, StageExit, Subject};
+use crate::model::plan::Plan;
+use crate::model::run::{AgentState, RunState};
+use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
+use crate::store::lock::RunLock;
+use crate::store::{JournalWriter, Record, RunDir};
+
+/// A run that a verb goes on with.
+#[derive(Debug)]
+pub struct Reopened {
+    crew: Arc<Crew>,
+    recorder: Recorder,
+    signals: Signals,
+}
+
+impl Reopened {
+    /// Takes over a run whose coordinator is gone.
+    pub async fn open(site: Site, run: RunDir, observer: Box<dyn Observer>, signals: Signals) -> Result<Self, Error> {
+        let (recorder, plan, head) = tokio::task::block_in_place(|| {
+            site.require_writable()?;
+            let lock = RunLock::try_acquire(&run)?;
+            let settings = load_settings(&run)?;
+            let (writer, opened) = JournalWriter::open(&run, lock, site.clock.clone())?;
+            if let Some(repair) = &opened.repair {
+                tracing::warn!(?repair, "the end of the journal was repaired");
+            }
+            let recorder = Recorder::new(writer, &opened.events, observer);
+            Ok::<_, Error>((recorder, settings.plan, site.load_head()?))
+        })?;
+        let state = recorder.state();
+        let (Some(started), Some(at)) = (&state.started, state.started_at) else { return Err(Error::NoRun) };
+        let base = started.base.clone();
+        let capturer = site.capturer(at).await?;
+        let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
+        Ok(Self { crew: Arc::new(crew), recorder, signals })
+    }
+
+    /// The run's state.
+    pub fn state(&self) -> RunState {
+        self.recorder.state()
+    }
+
+    /// The run's plan.
+    pub fn plan(&self) -> &Plan {
+        &self.crew.plan
+    }
+
+    fn finish(&self) -> Finish<'_> {
+        Finish {
+            site: &self.crew.site,
+            plan: &self.crew.plan,
+            recorder: &self.recorder,
+            capturer: &self.crew.capturer,
+            head: &self.crew.head,
+            signals: &self.signals,
+        }
+    }
+
+    /// Previews and candidate anew from the present snapshots, then the verifier.
+    pub async fn merge(&self) -> Result<Report, Error> {
+        self.close_interrupted()?;
+        self.finish().complete(false, false).await
+    }
+
+    /// Has the present candidate judged.
+    pub async fn verify(&self, fresh: bool) -> Result<Report, Error> {
+        self.close_interrupted()?;
+        if self.recorder.state().candidate.is_none() {
+            self.finish().integrate().await?;
+        }
+        self.finish().verify(fresh).await?;
+        self.finish().conclude(false).await
+    }
+
+    /// Lands the candidate if the gate is open. What was never integrated or judged is so first.
+    pub async fn land(&self) -> Result<Report, Error> {
+        self.close_interrupted()?;
+        if self.recorder.state().candidate.is_none() {
+            self.finish().integrate().await?;
+        }
+        if !self.recorder.state().verifier_is_fresh() {
+            self.finish().verify(false).await?;
+        }
+        self.finish().conclude(true).await
+    }
+
+    /// The next attempt of an agent, in its worktree; or, `fresh`, in a new one made from the present candidate. Then the
+    /// rest as [`Self::merge`] does it.
+    pub async fn retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
+        self.close_interrupted()?;
+        let crew = &self.crew;
+        let task = crew.plan.agent(agent).ok_or_else(|| no_agent(&self.recorder.state(), agent.as_str()))?;
+        let state = self.recorder.state();
+        let known = state.agent(agent).ok_or_else(|| no_agent(&state, agent.as_str()))?;
+        let first = known.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0) + 1;
+        let seat = self
+            .prepare(agent, async {
+                tokio::task::block_in_place(|| {
+                    if fresh { self.fresh_seat(task, known, &state) } else { self.old_seat(task, known) }
+                })
+            })
+            .await?;
+        match seat {
+            Some(seat) => drop(crew.attempts(task, seat, first).await?),
+            None => return self.finish().conclude(false).await,
+        }
+        self.finish().complete(false, false).await
+    }
+
+    async fn prepare<T>(&self, agent: &AgentName, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let invocation = Some(crate::store::process::current()?);
+        let story_id = agent.to_string();
+        let enter = StageEnter { story_id: story_id.clone(), stage: Stage::Prepare, invocation };
+        tokio::task::block_in_place(|| self.recorder.record(Subject::agent(agent), EventKind::StageEnter(enter)))?;
+        let result = work.await;
+        let told = if result.is_ok() { "ready" } else { "error" };
+        let exit = StageExit { story_id, stage: Stage::Prepare, result: told.to_owned(), duration_ms: 0 };
+        tokio::task::block_in_place(|| self.recorder.record(Subject::agent(agent), EventKind::StageExit(exit)))?;
+        result
+    }
+
+    /// The worktree of the last attempt, as it was left.
+    fn old_seat(&self, task: &crate::model::plan::AgentTask, known: &AgentState) -> Result<Option<Seat>, Error> {
+        let site = &self.crew.site;
+        let workspaces = load_workspaces(site, self.recorder.run(), std::iter::once(task.name.clone()))?;
+        let Some((workspace, _)) = workspaces.into_values().next() else {
+            // It never had one: blocked, or stopped before it began.
+            return self.crew.prepare(task, 1);
+        };
+        if workspace.place.worktree().symlink_metadata().is_err() {
+            return Err(Error::NoWorktree { agent: task.name.clone() });
+        }
+        let snapshot = |commit: CommitId| {
+            let tree = site.repository.load_commit(&commit)?.tree;
+            Ok::<_, Error>(Snapshot { commit, tree })
+        };
+        let fork = snapshot(workspace.fork.clone())?;
+        let branch = RefName::agent_branch(self.recorder.run().id(), &task.name);
+        let branch_at = site.repository.load_ref(&branch)?.map(CommitId::from);
+        let branch_at = branch_at.ok_or_else(|| Error::NoRetry {
+            agent: task.name.clone(),
+            why: format!("its branch `{}` is gone; use `sandbox retry {} --fresh`", branch.short(), task.name),
+        })?;
+        let latest = match known.last_turn() {
+            Some((_, turn)) => Snapshot { commit: turn.snapshot.clone(), tree: turn.tree.clone() },
+            None => fork.clone(),
+        };
+        Ok(Some(Seat { workspace, fork, latest, branch_at, is_new: false }))
+    }
+
+    /// A new worktree made from the present candidate. The old one stays where it is, and its snapshots stay pinned.
+    fn fresh_seat(
+        &self,
+        task: &crate::model::plan::AgentTask,
+        known: &AgentState,
+        state: &RunState,
+    ) -> Result<Option<Seat>, Error> {
+        let site = &self.crew.site;
+        let workspaces = load_workspaces(site, self.recorder.run(), std::iter::once(task.name.clone()))?;
+        let generation = workspaces.into_values().next().map_or(1, |(_, generation)| generation + 1);
+        if known.merge.as_ref().is_some_and(|merge| merge.merged_as.is_some()) {
+            let why = "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work".to_owned();
+            return Err(Error::NoRetry { agent: task.name.clone(), why });
+        }
+        let fork = state.candidate.as_ref().map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.to.clone());
+        self.crew.seat_at(task, generation, fork).map(Some)
+    }
+
+    /// Closes what a coordinator that died left open: attempts without an end, stages without an exit.
+    fn close_interrupted(&self) -> Result<(), Error> {
+        tokio::task::block_in_place(|| {
+            let state = self.recorder.state();
+            for agent in &state.agents {
+                if let Some(attempt) = agent.last_attempt().filter(|attempt| attempt.finished.is_none()) {
+                    let finished = interrupted(attempt);
+                    self.recorder.record(Subject::attempt(&agent.name, attempt.number), EventKind::AttemptFinished(finished))?;
+                }
+                if let Some((stage, _)) = agent.stage {
+                    let story_id = agent.name.to_string();
+                    let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
+                    self.recorder.record(Subject::agent(&agent.name), EventKind::StageExit(exit))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn interrupted(attempt: &crate::model::run::AttemptState) -> crate::model::event::AttemptFinished {
+    let last = attempt.turns.last().map(|(_, turn)| turn);
+    crate::model::event::AttemptFinished {
+        outcome: AttemptOutcome::Interrupted,
+        reason: "the coordinator ended before it did".to_owned(),
+        end: None,
+        leftover_processes: 0,
+        duration_ms: 0,
+        snapshot: last.map(|turn| turn.snapshot.clone()),
+        tree: last.map(|turn| turn.tree.clone()),
+        changed_since_fork: 0,
+        outside_since_fork: attempt.outside.clone(),
+        hints: Vec::new(),
+    }
+}
+
+/// The error for a name that is no agent of the run.
+pub fn no_agent(state: &RunState, name: &str) -> Error {
+    let known: Vec<String> = state.agents.iter().map(|agent| format!("`{}`", agent.name)).collect();
+    Error::NoAgent { run: state.run_id.clone(), agent: name.to_owned(), known: known.join(", ") }
+}

@@ -1,0 +1,134 @@
+//! Where runs happen: one repository, the program's folder in it, and the place for worktrees.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sandbox::{Host, Launcher};
+
+use super::error::Error;
+use crate::change::Capturer;
+use crate::git::{Git, Head, Repository};
+use crate::model::event::Identity;
+use crate::store::journal::{Clock, system_clock};
+use crate::store::layout::{RootSources, worktrees_root};
+use crate::store::{RepoKey, StateDir, Workplaces, env, format};
+use crate::workspace::{HostEnvironment, Surroundings, require_fit};
+
+/// The most bytes one capture may bring into the repository.
+const PACK_MAX: u64 = 4 << 30;
+
+/// How long one capture may take.
+const CAPTURE_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// A repository, found and looked at.
+#[derive(Clone)]
+pub struct Site {
+    /// The repository.
+    pub repository: Repository,
+    /// The program's folder in it.
+    pub state: StateDir,
+    /// Where its worktrees lie.
+    pub workplaces: Workplaces,
+    /// Where all worktrees lie.
+    pub worktrees_root: PathBuf,
+    /// The user's environment.
+    pub environment: HostEnvironment,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Site {
+    /// The site that the folder `from` belongs to. Writes nothing.
+    pub fn open(from: &Path) -> Result<Self, Error> {
+        let environment = HostEnvironment::of_this_process().ok_or(Error::NoHome)?;
+        let git = Git::find(None)?;
+        let repository = Repository::discover(&git, from)?;
+        let own = |name: &str| environment.variable(name).map(std::ffi::OsStr::to_owned);
+        let root = worktrees_root(&RootSources {
+            setting: None,
+            sandbox_worktrees: own(env::SANDBOX_WORKTREES),
+            xdg_state_home: own(env::XDG_STATE_HOME),
+            home: own(env::HOME),
+        })?;
+        let root = canonical_so_far(&root);
+        let key = RepoKey::of_common_dir(repository.common_dir());
+        Ok(Self {
+            state: StateDir::in_common_dir(repository.common_dir()),
+            workplaces: Workplaces::new(&root, &key),
+            worktrees_root: root,
+            repository,
+            environment,
+            clock: system_clock(),
+        })
+    }
+
+    /// Refuses to write where a newer version of the program has written.
+    pub fn require_writable(&self) -> Result<(), Error> {
+        Ok(format::require_writable(&self.state)?)
+    }
+
+    /// What HEAD is; an error where there is no commit yet.
+    pub fn load_head(&self) -> Result<Head, Error> {
+        let head = self.repository.load_head()?;
+        head.require_commit()?;
+        Ok(head)
+    }
+
+    /// Who the program's commits are by: the user as configured, else the program.
+    pub fn identity(&self) -> Identity {
+        self.repository
+            .identity()
+            .map_or_else(Identity::default, |identity| Identity { name: identity.name, email: identity.email })
+    }
+
+    /// What captures are made with in a run that began at `started`.
+    pub async fn capturer(&self, started: Timestamp) -> Result<Capturer, Error> {
+        let surroundings = tokio::task::block_in_place(|| Surroundings::load(&self.repository, &self.worktrees_root))?;
+        require_fit(&surroundings, &self.environment)?;
+        let host = self.require_host().await?;
+        Ok(Capturer {
+            repository: self.repository.clone(),
+            environment: self.environment.clone(),
+            surroundings,
+            host,
+            incoming: self.state.incoming(),
+            date: started.as_second(),
+            pack_size: PACK_MAX,
+            timeout: CAPTURE_TIMEOUT,
+        })
+    }
+
+    /// What this machine can do. An error where it cannot keep agents apart from the rest.
+    pub async fn require_host(&self) -> Result<Host, Error> {
+        let host = Host::probe(&Launcher::new(&self.environment.program)).await;
+        match &host.obstacle {
+            None => Ok(host),
+            Some(obstacle) => Err(Error::Unfit { cause: obstacle.cause(), fix: obstacle.fix() }),
+        }
+    }
+}
+
+/// The path with links resolved as far as it exists: what is to be made below has none.
+fn canonical_so_far(path: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    let mut at = path;
+    loop {
+        if let Ok(found) = at.canonicalize() {
+            return missing.iter().rev().fold(found, |path, part| path.join(part));
+        }
+        match (at.file_name(), at.parent()) {
+            (Some(name), Some(parent)) => {
+                missing.push(name.to_owned());
+                at = parent;
+            }
+            (None, _) | (_, None) => return path.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The start of a run: its number, its folder, the pinned base, the first event.
+
+use std::path::Path;
+
+use super::coordinator::Options;
+use super::error::Error;
+use super::recorder::{Observer, Recorder};
+use super::site::Site;
+use crate::git::{Head, RefEdit, Swap};
+use crate::model::change::GitProgressState;
+use crate::model::event::{AgentBrief, EventKind, RunStarted, Subject};
+use crate::model::plan::{Plan, RunSettings};
+use crate::model::{CommitId, RefName, RunId};
+use crate::store::lock::{Patience, RepositoryLock};
+use crate::store::{JournalWriter, Record, RunDir, atomic, process, runs};
+
+/// What a run starts from.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    /// What HEAD was.
+    pub(super) head: Head,
+    /// The branch the result is meant for.
+    pub(super) target: Option<RefName>,
+    /// The target's tip, or HEAD where there is no target: what worktrees are made from.
+    pub(super) base: CommitId,
+}
+
+/// Finds out what a run of `plan` would start from. Creates nothing.
+pub(super) fn origin(site: &Site, plan: &Plan) -> Result<Origin, Error> {
+    let head = site.load_head()?;
+    let target = match &plan.target {
+        Some(branch) => Some(RefName::branch(branch).map_err(|_| Error::NoTarget { branch: branch.clone() })?),
+        None => head.branch().cloned(),
+    };
+    let base = match &target {
+        Some(target) => {
+            let tip = site.repository.load_ref(target)?;
+            tip.map(CommitId::from).ok_or_else(|| Error::NoTarget { branch: target.short().to_owned() })?
+        }
+        None => head.require_commit()?.clone(),
+    };
+    Ok(Origin { head, target, base })
+}
+
+/// Makes the run known: from here on it has a number, a folder and a journal.
+pub(super) fn start(
+    site: &Site,
+    plan: &Plan,
+    options: &Options,
+    origin: &Origin,
+    isolation: Vec<String>,
+    observer: Box<dyn Observer>,
+) -> Result<Recorder, Error> {
+    site.require_writable()?;
+    let land = options.land;
+    let (run, lock) = {
+        let waiting = |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
+        let held = RepositoryLock::acquire(&site.state, Patience::default(), waiting)?;
+        runs::create(&site.state, &held, &plan.name, |folder| freeze(site, plan, options, folder))?
+    };
+    let started = RunStarted {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        invocation: process::current()?,
+        target: origin.target.clone(),
+        base: origin.base.clone(),
+        base_tree: site.repository.load_commit(&origin.base)?.tree,
+        jobs: options.jobs,
+        land,
+        agents: plan.agents.iter().map(brief).collect(),
+        verify_command: plan.verify.as_ref().map(|verify| verify.command.clone()),
+        identity: site.identity(),
+        git_version: site.repository.git().version().to_string(),
+        isolation,
+        baseline: baseline(site, &origin.head, run.id())?,
+    };
+    pin_base(site, run.id(), &origin.base)?;
+    let (writer, opened) = JournalWriter::open(&run, lock, site.clock.clone())?;
+    let recorder = Recorder::new(writer, &opened.events, observer);
+    recorder.record(Subject::run(), EventKind::RunStarted(Box::new(started)))?;
+    Ok(recorder)
+}
+
+fn brief(agent: &crate::model::plan::AgentTask) -> AgentBrief {
+    AgentBrief {
+        name: agent.name.clone(),
+        title: agent.title.clone(),
+        after: agent.after.clone(),
+        attempts: agent.attempts,
+    }
+}
+
+/// Writes what never changes again into the new folder.
+fn freeze(site: &Site, plan: &Plan, options: &Options, folder: &RunDir) -> Result<(), crate::store::Error> {
+    atomic::write(&folder.plan(), options.plan_text.as_bytes())?;
+    let mut names: Vec<String> = plan.agents.iter().flat_map(|agent| agent.sandbox.env.clone()).collect();
+    names.extend(plan.verify.iter().flat_map(|verify| verify.sandbox.env.clone()));
+    names.sort();
+    names.dedup();
+    let settings = RunSettings {
+        plan: plan.clone(),
+        land: options.land,
+        passed_env: names,
+        worktrees_root: site.worktrees_root.clone(),
+        extra: std::collections::BTreeMap::new(),
+    };
+    atomic::write_json(&folder.settings(), &settings)?;
+    atomic::write_json(&folder.host(), &options.host)
+}
+
+fn pin_base(site: &Site, run: &RunId, base: &CommitId) -> Result<(), Error> {
+    let name = RefName::base(run);
+    match site.repository.swap_refs(&[RefEdit::Create { name: name.clone(), new: base.object().clone() }], "sandbox: base")? {
+        Swap::Done => Ok(()),
+        Swap::Lost { name, expected, found } => {
+            let shown = |id: Option<crate::model::ObjectId>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
+            Err(crate::change::Error::RefMoved {
+                reference: name.to_string(),
+                expected: shown(expected),
+                found: shown(found),
+            }
+            .into())
+        }
+    }
+}
+
+/// The user's repository as it is now.
+fn baseline(site: &Site, head: &Head, run: &RunId) -> Result<GitProgressState, Error> {
+    let repository = &site.repository;
+    let mut state = GitProgressState {
+        enabled: true,
+        available: true,
+        repo_root: repository.top_level().map(|path| path.display().to_string()),
+        branch: head.branch().map(|branch| branch.short().to_owned()),
+        head: head.commit().cloned(),
+        upstream: repository.load_upstream()?.map(|upstream| upstream.name.short().to_owned()),
+        baseline_dirty_paths: Vec::new(),
+        baseline_untracked_paths: Vec::new(),
+        baseline_ignored_count: 0,
+        baseline_hashes: std::collections::BTreeMap::new(),
+        session_id: run.clone(),
+        session_ref: Some(RefName::base(run)),
+        checkpoints: vec![baseline_checkpoint(head)],
+        last_change_set: None,
+    };
+    if repository.top_level().is_some() {
+        let status = repository.load_status()?;
+        state.baseline_dirty_paths = status.changed.iter().map(|entry| entry.path.clone()).collect();
+        state.baseline_untracked_paths = status.untracked;
+        state.baseline_ignored_count = status.ignored as u64;
+        state.baseline_hashes = status.hashes.into_iter().map(|(path, hash)| (path.to_string(), hash)).collect();
+    }
+    Ok(state)
+}
+
+fn baseline_checkpoint(head: &Head) -> crate::model::change::GitCheckpoint {
+    crate::model::change::GitCheckpoint {
+        id: "baseline".to_owned(),
+        turn: None,
+        kind: crate::model::change::CheckpointKind::Baseline,
+        head: head.commit().cloned(),
+        patch_path: None,
+        commit_sha: None,
+        changed_paths: Vec::new(),
+        verifier_command: None,
+        verifier_passed: None,
+    }
+}
+
+/// The plan a run was started with.
+pub(super) fn load_settings(run: &RunDir) -> Result<RunSettings, Error> {
+    let path = run.settings();
+    crate::store::json::load(&path)?.ok_or_else(|| missing(&path))
+}
+
+fn missing(path: &Path) -> Error {
+    crate::store::Error::NotFound { what: "file", name: path.display().to_string(), known: Vec::new() }.into()
+}

@@ -1,0 +1,272 @@
+//! A hermetic world for one test: a home, a repository and a place for worktrees of its own, and nothing else.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+use worktree_sandbox::workspace::HostEnvironment;
+
+/// The user that tests run as when they are not to run as root.
+pub const USER: u32 = 12345;
+
+/// Names another copy of the program, for the run of the suite by another user.
+pub const PROGRAM_VARIABLE: &str = "SANDBOX_TEST_PROGRAM";
+
+/// The program under test.
+pub fn program() -> PathBuf {
+    std::env::var_os(PROGRAM_VARIABLE).map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sandbox")), PathBuf::from)
+}
+
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// One test's world. Gone when dropped.
+pub struct World {
+    root: TempDir,
+    /// The directory that `PATH` begins with, for programs of the test's own.
+    pub bin: PathBuf,
+    /// The repository.
+    pub repo: PathBuf,
+    extra: BTreeMap<OsString, OsString>,
+}
+
+/// How a program ended, and what it wrote.
+#[must_use]
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Ran {
+    /// Asserts the exit code, showing everything if it is another.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The one JSON value on stdout.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("not JSON ({error}):\n{}\nstderr:\n{}", self.stdout, self.stderr))
+    }
+
+    /// The JSON values on stdout, a line each.
+    #[track_caller]
+    pub fn json_lines(&self) -> Vec<serde_json::Value> {
+        self.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}")))
+            .collect()
+    }
+}
+
+impl World {
+    /// A world with a repository that has one commit: `README.md`, `src/a.txt`, `src/b.txt`, `docs/x.txt`.
+    pub fn new() -> Self {
+        let world = Self::without_commits();
+        world.write("README.md", "readme\n");
+        world.write("src/a.txt", &lines("a"));
+        world.write("src/b.txt", &lines("b"));
+        world.write("docs/x.txt", "x\n");
+        world.commit("base");
+        world
+    }
+
+    /// A world whose repository has no commit yet.
+    pub fn without_commits() -> Self {
+        let root = tempfile::Builder::new().prefix("sandbox-test-").tempdir().unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let base = root.path().canonicalize().unwrap();
+        let (bin, repo) = (base.join("bin"), base.join("home/repo"));
+        for folder in [&bin, &repo, &base.join("state")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let world = Self { root, bin, repo, extra: BTreeMap::new() };
+        fs::write(
+            world.home().join(".gitconfig"),
+            "[user]\n\tname = Tester\n\temail = tester@example.org\n[init]\n\tdefaultBranch = main\n",
+        )
+        .unwrap();
+        world.git(&["init", "-q"]);
+        world
+    }
+
+    fn base(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap()
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.base().join("home")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.base().join("state")
+    }
+
+    /// Where worktrees lie.
+    pub fn worktrees(&self) -> PathBuf {
+        self.state().join("sandbox/worktrees")
+    }
+
+    /// The program's folder in the repository.
+    pub fn store(&self) -> PathBuf {
+        self.repo.join(".git/sandbox")
+    }
+
+    /// Sets a variable for every program of this world.
+    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        self.extra.insert(name.into(), value.as_ref().to_owned());
+    }
+
+    pub fn variables(&self) -> BTreeMap<OsString, OsString> {
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.bin.display());
+        let mut variables: BTreeMap<OsString, OsString> = [
+            ("HOME", self.home().into_os_string()),
+            ("XDG_STATE_HOME", self.state().into_os_string()),
+            ("PATH", path.into()),
+            ("LANG", "C.UTF-8".into()),
+        ]
+        .map(|(name, value)| (name.into(), value))
+        .into();
+        variables.extend(self.extra.clone());
+        variables
+    }
+
+    /// What the library calls the user's environment.
+    pub fn environment(&self) -> HostEnvironment {
+        HostEnvironment { home: self.home(), variables: self.variables(), program: program() }
+    }
+
+    /// A command of this world's user, in the repository.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().envs(self.variables()).current_dir(&self.repo).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `sandbox` with these arguments.
+    pub fn sandbox(&self, arguments: &[&str]) -> Ran {
+        self.command(program()).args(arguments).output().unwrap().into()
+    }
+
+    /// `sandbox`, not yet started.
+    pub fn sandbox_command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(program());
+        command.args(arguments);
+        command
+    }
+
+    /// Runs git in the repository; it must succeed.
+    #[track_caller]
+    pub fn git(&self, arguments: &[&str]) -> String {
+        let ran = self.try_git(arguments).expect(0);
+        ran.stdout.trim_end().to_owned()
+    }
+
+    /// Runs git in the repository.
+    pub fn try_git(&self, arguments: &[&str]) -> Ran {
+        let mut command = self.command("git");
+        command.args(arguments);
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_DATE"), "2026-01-01T00:00:00Z");
+        }
+        command.output().unwrap().into()
+    }
+
+    /// Writes a file of the repository's checkout.
+    pub fn write(&self, path: &str, content: &str) {
+        let file = self.repo.join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, content).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.repo.join(path)).unwrap()
+    }
+
+    /// Commits everything.
+    pub fn commit(&self, message: &str) -> String {
+        self.git(&["add", "-A"]);
+        self.git(&["commit", "-q", "-m", message]);
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    /// Puts an executable script on `PATH`, below the home.
+    pub fn script(&self, name: &str, text: &str) {
+        let file = self.bin.join(name);
+        fs::write(&file, format!("#!/bin/sh\n{text}")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Everything of the repository that must not change: refs that are not ours, HEAD, index, config, hooks, the files of
+    /// the checkout with their content, mode and time.
+    pub fn picture(&self) -> BTreeMap<String, String> {
+        let mut picture = BTreeMap::new();
+        let refs = self.git(&["for-each-ref", "--format=%(refname) %(objectname)"]);
+        let foreign =
+            refs.lines().filter(|line| !line.starts_with("refs/sandbox/") && !line.starts_with("refs/heads/sandbox/"));
+        picture.insert("refs".to_owned(), foreign.collect::<Vec<_>>().join("\n"));
+        for name in
+            ["HEAD", "config", "index", "ORIG_HEAD", "MERGE_HEAD", "info/exclude", "logs/HEAD", "logs/refs/stash"]
+        {
+            let bytes = fs::read(self.repo.join(".git").join(name))
+                .map(|bytes| format!("{:?}", bytes.escape_ascii().to_string()));
+            picture.insert(format!(".git/{name}"), bytes.unwrap_or_else(|_| "absent".to_owned()));
+        }
+        for hook in fs::read_dir(self.repo.join(".git/hooks")).into_iter().flatten().flatten() {
+            picture.insert(format!("hook {}", hook.file_name().to_string_lossy()), String::new());
+        }
+        files(&self.repo, &self.repo, &mut picture);
+        picture
+    }
+}
+
+/// A file of twenty lines that merges well.
+pub fn lines(name: &str) -> String {
+    (1..=20).map(|line| format!("{name} line {line}\n")).collect()
+}
+
+fn files(root: &Path, folder: &Path, picture: &mut BTreeMap<String, String>) {
+    use std::os::unix::fs::MetadataExt;
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        let metadata = path.symlink_metadata().unwrap();
+        if name == ".git" {
+            continue;
+        }
+        if metadata.is_dir() {
+            files(root, &path, picture);
+            picture.insert(name, format!("folder {:o}", metadata.mode()));
+        } else {
+            let content = if metadata.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string()
+            } else {
+                OsString::from(hex::encode(fs::read(&path).unwrap()))
+            };
+            picture.insert(
+                name,
+                format!("{:o} {}.{} {}", metadata.mode(), metadata.mtime(), metadata.mtime_nsec(), content.display()),
+            );
+        }
+    }
+}
