@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::agents::{Crew, run_all};
 use super::error::Error;
-use super::finish::{self, Finish};
+use super::finish::Finish;
 use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
@@ -76,10 +76,7 @@ pub async fn execute(
         head: &crew.head,
         signals: &signals,
     };
-    let report = match signals.ending() {
-        None => finish.complete(options.land, false).await,
-        Some(ending) => tokio::task::block_in_place(|| end_early(&finish, ending)),
-    };
+    let report = finish.complete(options.land, false).await;
     if let Some(clock) = clock {
         clock.abort();
     }
@@ -93,19 +90,6 @@ fn end_in_time(signals: &Signals, limit: Duration) -> tokio::task::JoinHandle<()
         tokio::time::sleep(limit).await;
         signals.end(Ending::OutOfTime);
     })
-}
-
-/// The end of a run that was stopped: what there is is kept, and nothing is integrated.
-fn end_early(finish: &Finish<'_>, ending: Ending) -> Result<Report, Error> {
-    let (why, exit_code) = match ending {
-        Ending::Interrupted => ("the run was interrupted", 130),
-        Ending::Terminated => ("the run was stopped", 143),
-        Ending::OutOfTime => ("the run's time is over", 1),
-    };
-    let facts = super::gate::Facts { ended_early: Some(why.to_owned()), ..super::gate::Facts::default() };
-    let decision = super::gate::decide(&finish.recorder.state(), &facts);
-    finish::tell_decision(finish.recorder, &decision)?;
-    close(finish.recorder, exit_code, false, None)
 }
 
 /// The last event of a run, or of a verb that went on with it.

@@ -111,15 +111,7 @@ fn pin_base(site: &Site, run: &RunId, base: &CommitId) -> Result<(), Error> {
     let name = RefName::base(run);
     match site.repository.swap_refs(&[RefEdit::Create { name: name.clone(), new: base.object().clone() }], "sandbox: base")? {
         Swap::Done => Ok(()),
-        Swap::Lost { name, expected, found } => {
-            let shown = |id: Option<crate::model::ObjectId>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
-            Err(crate::change::Error::RefMoved {
-                reference: name.to_string(),
-                expected: shown(expected),
-                found: shown(found),
-            }
-            .into())
-        }
+        Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
     }
 }
 
