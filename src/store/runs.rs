@@ -143,7 +143,7 @@ mod tests {
 
     fn make(state: &StateDir, plan: &str) -> (RunDir, RunLock) {
         let held = RepositoryLock::acquire(state, Patience::default(), |_| {}).unwrap();
-        create(state, &held, &plan.parse().unwrap(), |run| atomic::write(&run.plan(), b"plan")).unwrap()
+        create(state, &held, &plan.parse().unwrap(), 0, |run| atomic::write(&run.plan(), b"plan")).unwrap()
     }
 
     fn ids(state: &StateDir) -> Vec<String> {
