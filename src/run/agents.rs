@@ -213,8 +213,7 @@ impl Crew {
     pub(super) fn seat_at(&self, task: &AgentTask, generation: u32, fork: CommitId) -> Result<Seat, Error> {
         let run = self.recorder.run();
         let branch = RefName::agent_branch(run.id(), &task.name);
-        let place =
-            self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
+        let place = self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
         let invocation = crate::store::process::current()?;
         let workspace = create(&Commission {
             repository: &self.site.repository,

@@ -55,8 +55,7 @@ pub async fn execute(
     options.host = host_record(&capturer.host);
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let isolation = isolation_layers();
-    let recorder =
-        tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
+    let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
     let crew = Arc::new(Crew {
         site,
@@ -93,7 +92,12 @@ fn end_in_time(signals: &Signals, limit: Duration) -> tokio::task::JoinHandle<()
 }
 
 /// The last event of a run, or of a verb that went on with it.
-pub(super) fn close(recorder: &Recorder, exit_code: u8, complete: bool, landed: Option<CommitId>) -> Result<Report, Error> {
+pub(super) fn close(
+    recorder: &Recorder,
+    exit_code: u8,
+    complete: bool,
+    landed: Option<CommitId>,
+) -> Result<Report, Error> {
     let finished = RunFinished { exit_code, complete, landed: landed.clone() };
     recorder.record(Subject::run(), EventKind::RunFinished(finished))?;
     Ok(Report { run: recorder.run().id().clone(), state: recorder.state(), exit_code, landed })

@@ -173,8 +173,7 @@ impl Finish<'_> {
             return Ok(gate::Facts { ended_early, ..gate::Facts::default() });
         }
         let now = self.site.repository.load_status()?.hashes;
-        let changes =
-            self.site.repository.load_changes(&started.base_tree, &candidate.head.tree, Renames::Ignore)?;
+        let changes = self.site.repository.load_changes(&started.base_tree, &candidate.head.tree, Renames::Ignore)?;
         let user_files_changed = changes
             .iter()
             .map(|change| &change.path)
@@ -187,13 +186,18 @@ impl Finish<'_> {
     /// Lands the candidate. The target having moved meanwhile, everything is done once more, and only once.
     async fn land(&self) -> Result<Report, Error> {
         if self.plan.land == LandMode::Never {
-            let told = block(BlockKind::CannotLand, "the plan says `land = \"never\"`", "change the plan, or merge the candidate by hand");
+            let told = block(
+                BlockKind::CannotLand,
+                "the plan says `land = \"never\"`",
+                "change the plan, or merge the candidate by hand",
+            );
             return self.refuse(vec![told]);
         }
         for again in [true, false] {
             let state = self.recorder.state();
             let (Some(candidate), Some(target)) = (&state.candidate, target_of(&state)) else {
-                let told = block(BlockKind::CannotLand, "there is no branch to land on", "name one with `target` in the plan");
+                let told =
+                    block(BlockKind::CannotLand, "there is no branch to land on", "name one with `target` in the plan");
                 return self.refuse(vec![told]);
             };
             let landed = self.land_once(&target, &candidate.head.onto, &candidate.head.to).await?;
@@ -202,7 +206,11 @@ impl Finish<'_> {
                     return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(commit)));
                 }
                 Landed::Nothing => {
-                    let told = block(BlockKind::CannotLand, "there is nothing to land: the candidate is the target's tip", "`sandbox status` shows what was merged");
+                    let told = block(
+                        BlockKind::CannotLand,
+                        "there is nothing to land: the candidate is the target's tip",
+                        "`sandbox status` shows what was merged",
+                    );
                     return self.refuse(vec![told]);
                 }
                 Landed::Refused(blocks) => return self.refuse(blocks),
@@ -219,7 +227,11 @@ impl Finish<'_> {
                 Landed::Moved { .. } => {}
             }
         }
-        let told = block(BlockKind::TargetMoved, "the target moved again while the result was made for it", "`sandbox land` tries anew");
+        let told = block(
+            BlockKind::TargetMoved,
+            "the target moved again while the result was made for it",
+            "`sandbox land` tries anew",
+        );
         self.refuse(vec![told])
     }
 

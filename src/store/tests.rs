@@ -57,7 +57,7 @@ fn populated(folder: &Path) -> RunDir {
     format::require_writable(&state).unwrap();
     let held = RepositoryLock::acquire(&state, Patience::default(), |_| {}).unwrap();
     let plan: AgentName = "login".parse().unwrap();
-    let (run, lock) = runs::create(&state, &held, &plan, |run| atomic::write(&run.plan(), b"plan")).unwrap();
+    let (run, lock) = runs::create(&state, &held, &plan, 0, |run| atomic::write(&run.plan(), b"plan")).unwrap();
     let (mut writer, _) = JournalWriter::open(&run, lock, journal::system_clock()).unwrap();
     writer.append(Subject::run(), end()).unwrap();
     status::write(&run, &json!({"state": "done"})).unwrap();
