@@ -2,7 +2,10 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod capture;
+<<<<<<< HEAD
 mod source_rules;
+=======
+>>>>>>> h/integrate
 mod users;
 mod verify;
 mod world;
