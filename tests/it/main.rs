@@ -2,10 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod capture;
-<<<<<<< HEAD
+mod flow;
 mod source_rules;
-=======
->>>>>>> h/integrate
 mod users;
 mod verify;
 mod world;
