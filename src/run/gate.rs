@@ -181,3 +181,7 @@ pub fn completion_blocked(state: &RunState, decision: &GateDecided) -> Completio
         next_action: decision.blocks.first().map(|block| block.next.clone()).unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;
