@@ -2,6 +2,6 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod capture;
-mod verify;
 mod users;
+mod verify;
 mod world;
