@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What the canary managed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Song {
+    /// Without this, not being able to write would prove nothing.
+    read: bool,
     wrote: bool,
     saw_hidden: bool,
     connected: bool,
@@ -91,6 +93,7 @@ fn sing(outside: &Path, hidden: &Path, socket: &str) -> Song {
     let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = listed.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok()).count();
     Song {
+        read: std::fs::read(victim(outside)).is_ok(),
         wrote: written.is_ok(),
         saw_hidden: victim(hidden).exists(),
         connected: connected.is_ok(),
@@ -164,7 +167,13 @@ fn judge(caged: &Song) -> Vec<LayerCheck> {
     };
     let no_rights = !caged.capabilities.is_empty() && caged.capabilities.bytes().all(|digit| digit == b'0');
     vec![
-        layer("files", "writing outside the worktree", !caged.wrote, "refused".to_owned(), "it could".to_owned()),
+        layer(
+            "files",
+            "writing to a file outside that it can read",
+            caged.read && !caged.wrote,
+            "refused".to_owned(),
+            "it could, or could not even read it".to_owned(),
+        ),
         layer("hiding", "looking for a hidden file", !caged.saw_hidden, "not there".to_owned(), "seen".to_owned()),
         layer(
             "network",
@@ -182,7 +191,7 @@ fn judge(caged: &Song) -> Vec<LayerCheck> {
         ),
         layer("rights", "reading its capabilities", no_rights, "none".to_owned(), caged.capabilities.clone()),
         layer(
-            "no new ones",
+            "no-new-rights",
             "reading whether programs can give it rights",
             caged.no_new_privileges,
             "they cannot".to_owned(),
@@ -206,6 +215,7 @@ mod tests {
             assert!(layers.iter().any(|layer| layer.name == name && !layer.present && layer.fix.is_some()), "{name}");
         }
         let caged = Song {
+            read: true,
             wrote: false,
             saw_hidden: false,
             connected: false,
@@ -215,7 +225,10 @@ mod tests {
             uid: 1000,
         };
         assert!(judge(&caged).iter().all(|layer| layer.present));
-        let told_nothing = Song { capabilities: String::new(), ..caged };
-        assert!(!judge(&told_nothing).iter().all(|layer| layer.present));
+        for told_nothing in
+            [Song { capabilities: String::new(), ..caged.clone() }, Song { read: false, ..caged.clone() }]
+        {
+            assert!(!judge(&told_nothing).iter().all(|layer| layer.present), "{told_nothing:?}");
+        }
     }
 }

@@ -141,6 +141,7 @@ fn repository(
     let repository = match Repository::discover(git, &settings.dir) {
         Ok(repository) => repository,
         Err(git::Error::NotARepository { path }) => {
+            let path = std::path::absolute(&path).unwrap_or(path);
             let found = format!("`{}` is in none: only the machine was looked at", path.display());
             return checks.push(Check::ok("repository", found));
         }
@@ -175,7 +176,7 @@ fn facts(repository: &Repository) -> String {
         ("shallow", repository.is_shallow()),
         ("sparse", repository.is_sparse()),
         ("a partial clone", repository.is_partial_clone()),
-        ("names differ in more than case", repository.ignores_case()),
+        ("names that differ only in case are one", repository.ignores_case()),
     ];
     let marks = marks.iter().filter_map(|(mark, is)| is.then_some(*mark));
     std::iter::once(top.display().to_string()).chain(marks.map(str::to_owned)).collect::<Vec<_>>().join(", ")

@@ -119,9 +119,9 @@ impl DoctorData {
 }
 
 fn line(out: &mut String, word: &str, name: &str, found: &str, fix: Option<&str>) {
-    out.extend([word, " ", &text::padded(name, 12), " ", &text::clean(found), "\n"]);
+    out.extend([word, " ", &text::padded(name, 13), " ", &text::clean(found), "\n"]);
     if let Some(fix) = fix {
-        out.extend([&" ".repeat(21), "fix: ", &text::clean(fix), "\n"]);
+        out.extend([&" ".repeat(22), "fix: ", &text::clean(fix), "\n"]);
     }
 }
 

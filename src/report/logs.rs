@@ -122,7 +122,7 @@ mod tests {
         let mut lines = Lines::default();
         assert_eq!(lines.take_in(b"one\ntw"), "one\n");
         assert_eq!(lines.take_in("o gr\u{fc}".as_bytes().split_at(5).0), "");
-        assert_eq!(lines.take_in(b"\xbcn\nrest"), "twoo gr\u{fc}n\n");
+        assert_eq!(lines.take_in(b"\xbcn\nrest"), "two gr\u{fc}n\n");
         assert_eq!(lines.end(), "rest\n");
         assert_eq!(lines.end(), "");
         assert_eq!(lines.take_in(&vec![b'x'; LINE_MAX + 1]).len(), LINE_MAX + 1);
