@@ -7,12 +7,15 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod board;
 pub mod change;
 pub mod cli;
 pub mod git;
+pub mod integrate;
 pub mod model;
 pub mod plan;
 pub mod report;
+pub mod run;
 pub mod store;
 pub mod verify;
 pub mod workspace;

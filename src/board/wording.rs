@@ -1,0 +1,51 @@
+//! Words that several kinds of cards use.
+
+use crate::git::Entry;
+use crate::model::card::{CardOption, Stage};
+use crate::model::{AgentName, RepoPath};
+
+/// How many paths a summary names.
+const NAMED: usize = 3;
+
+/// Paths in a line: the first few by name, the rest as a number.
+pub(super) fn listed(paths: &[RepoPath]) -> String {
+    let mut text = paths.iter().take(NAMED).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+    if paths.len() > NAMED {
+        text = format!("{text} and {} more", paths.len() - NAMED);
+    }
+    text
+}
+
+/// Names in a line.
+pub(super) fn named(agents: &[AgentName]) -> String {
+    agents.iter().map(|agent| format!("`{agent}`")).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn option(title: impl Into<String>, command: impl Into<String>) -> CardOption {
+    CardOption { title: title.into(), command: command.into() }
+}
+
+/// To read what an agent did.
+pub(super) fn look_at(agent: &AgentName) -> CardOption {
+    option(format!("read what `{agent}` changed"), format!("sandbox inspect {agent} --patch"))
+}
+
+/// To go on in the agent's own worktree.
+pub(super) fn try_again(agent: &AgentName) -> CardOption {
+    option(
+        format!("have `{agent}` try again in the same worktree, with everything it has done so far"),
+        format!("sandbox retry {agent}"),
+    )
+}
+
+/// To begin anew on top of what is merged.
+pub(super) fn begin_anew(agent: &AgentName) -> CardOption {
+    option(
+        format!("have `{agent}` do its task anew on top of the present candidate; what it has done so far is kept"),
+        format!("sandbox retry {agent} --fresh"),
+    )
+}
+
+pub(super) fn stage(path: &RepoPath, stage: u8, entry: &Entry) -> Stage {
+    Stage { path: path.clone(), stage, mode: entry.mode.to_string(), oid: entry.id.clone() }
+}

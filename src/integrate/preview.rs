@@ -1,0 +1,522 @@
+//! Previews: every agent's work held against the tip and merged in the object database, in order, each onto what the ones
+//! before it gave.
+//!
+//! For each agent, the first of these that applies decides:
+//! 1. It offers nothing, or its records are in doubt.
+//! 2. Its work is in the target already.
+//! 3. Its fork point is made of something that is neither in the target nor a merge of this run: the target was rewritten.
+//! 4. Something it builds on, by the plan or by its fork point, is not merged: it is blocked.
+//! 5. What it builds on has changed since its worktree was made: it is stale.
+//! 6. It changed paths outside its contract, or made something that must not be merged unseen: it is held.
+//! 7. Git merges it, or says why not.
+
+use std::collections::BTreeMap;
+
+use crate::board::{self, HeldPath};
+use crate::change::tree_check::{Finding, FindingKind};
+use crate::change::{bundle, contract};
+use crate::git::{self, Conflict, Merger, NewCommit, TreeChange};
+use crate::model::card::{Card, CardKind, Sides};
+use crate::model::event::Currency;
+use crate::model::plan::AgentTask;
+use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, RepoPath, TreeId};
+use crate::plan::{CompiledContract, Graph};
+
+use super::contribution::{Contribution, Work, contribution};
+use super::currency::{Observation, currency, observation_key};
+use super::error::Error;
+use super::facts::Facts;
+use super::fork::{Fork, fork_point};
+use super::message;
+use super::order::merge_order;
+
+/// What becomes of an agent's work.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Placed {
+    /// It did not complete; how it ended, if it did.
+    Absent(Option<AttemptOutcome>),
+    /// It completed and has nothing to merge.
+    Nothing,
+    /// All of it is there already, so no merge is made.
+    Contained,
+    /// It merges.
+    Merged {
+        /// The merge commit.
+        commit: CommitId,
+        /// Its tree.
+        tree: TreeId,
+        /// The paths that the merge changes in the candidate.
+        changed: Vec<RepoPath>,
+    },
+    /// It conflicts.
+    Conflict(Box<Card>),
+    /// It is held for what it contains.
+    Held(Vec<Card>),
+    /// It builds on these agents, which are not merged.
+    Blocked(Vec<AgentName>),
+    /// These agents' work has changed since its worktree was made from it.
+    Stale(Vec<AgentName>),
+    /// The merge could not be computed.
+    Error(Box<Card>),
+}
+
+impl Placed {
+    /// The cards it gives.
+    pub fn cards(&self) -> &[Card] {
+        match self {
+            Self::Conflict(card) | Self::Error(card) => std::slice::from_ref(card),
+            Self::Held(cards) => cards,
+            Self::Absent(_)
+            | Self::Nothing
+            | Self::Contained
+            | Self::Merged { .. }
+            | Self::Blocked(_)
+            | Self::Stale(_) => &[],
+        }
+    }
+
+    /// Whether what builds on it may be merged.
+    pub fn is_in(&self) -> bool {
+        match self {
+            Self::Nothing | Self::Contained | Self::Merged { .. } => true,
+            Self::Absent(_)
+            | Self::Conflict(_)
+            | Self::Held(_)
+            | Self::Blocked(_)
+            | Self::Stale(_)
+            | Self::Error(_) => false,
+        }
+    }
+}
+
+/// One agent, previewed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Previewed {
+    /// The agent.
+    pub agent: AgentName,
+    /// Its work, where it offers any that is sound.
+    pub contribution: Option<Contribution>,
+    /// The snapshot it is about.
+    pub snapshot: Option<CommitId>,
+    /// The exact commit it was held against.
+    pub onto: CommitId,
+    /// How it stands to that.
+    pub currency: Currency,
+    /// Equal for two previews of the same thing.
+    pub observation_key: String,
+    /// What becomes of it.
+    pub placed: Placed,
+}
+
+/// All agents of a plan, previewed onto one tip.
+#[derive(Debug)]
+pub(super) struct Previews {
+    /// In the order of merging.
+    pub(super) agents: Vec<Previewed>,
+    /// What the merges give.
+    pub(super) candidate: CommitId,
+    /// Its tree.
+    pub(super) tree: TreeId,
+}
+
+/// What to preview, and onto what.
+#[derive(Debug)]
+pub(super) struct Question<'a> {
+    pub(super) facts: Facts<'a>,
+    /// For the observation key only.
+    pub(super) target: Option<&'a RefName>,
+    /// What the first one is merged onto, and where merge attributes come from.
+    pub(super) onto: &'a CommitId,
+    /// Commits whose whole history may come along: what is in the target anyway.
+    pub(super) trusted: &'a [CommitId],
+    /// Only what this agent builds on, itself left out; all agents if none.
+    pub(super) for_agent: Option<&'a AgentName>,
+}
+
+pub(super) fn preview(question: &Question<'_>) -> Result<Previews, Error> {
+    let facts = &question.facts;
+    let origins = load_origins(question)?;
+    let contained: Vec<Vec<usize>> = origins.iter().map(Origin::contained).collect();
+    let chosen = chosen(question, &contained);
+    let tree = facts.repository.load_commit(question.onto)?.tree;
+    let mut walk = Walk {
+        question,
+        graph: Graph::of(facts.plan),
+        merger: Merger::new(facts.repository, question.onto)?,
+        candidate: question.onto.clone(),
+        tree,
+        done: BTreeMap::new(),
+        origins,
+    };
+    let mut agents = Vec::new();
+    for at in merge_order(facts.plan, &contained) {
+        if chosen[at] {
+            let previewed = walk.step(at)?;
+            walk.done.insert(at, previewed.placed.clone());
+            agents.push(previewed);
+        }
+    }
+    Ok(Previews { agents, candidate: walk.candidate, tree: walk.tree })
+}
+
+/// What an agent offers, and what its fork point is made of.
+struct Origin {
+    work: Work,
+    makings: Makings,
+    /// Whether the work is in the target already.
+    landed: bool,
+}
+
+/// What a fork point is made of.
+#[derive(Default)]
+struct Makings {
+    /// Agents and contributions that it holds and the target does not.
+    holds: Vec<(usize, CommitId)>,
+    /// A commit below them that is not in the target either.
+    foreign: Option<CommitId>,
+}
+
+impl Origin {
+    fn contained(&self) -> Vec<usize> {
+        self.makings.holds.iter().map(|(agent, _)| *agent).collect()
+    }
+}
+
+fn load_origins(question: &Question<'_>) -> Result<Vec<Origin>, Error> {
+    let facts = &question.facts;
+    let mut trust = Trust { question, known: BTreeMap::new() };
+    let mut origins = Vec::new();
+    for task in &facts.plan.agents {
+        let work = contribution(facts, &task.name)?;
+        let mut origin = Origin { work, makings: Makings::default(), landed: false };
+        if let Work::Made(made) = &origin.work {
+            let (fork, commit) = (made.fork.clone(), made.commit.clone());
+            origin.landed = *question.onto != *facts.base && trust.is_in_target(&commit)?;
+            if !origin.landed {
+                origin.makings = trust.unfold(&fork)?;
+            }
+        }
+        origins.push(origin);
+    }
+    Ok(origins)
+}
+
+/// Tells what is in the target from what is not.
+struct Trust<'q, 'a> {
+    question: &'q Question<'a>,
+    known: BTreeMap<CommitId, bool>,
+}
+
+impl Trust<'_, '_> {
+    fn is_in_target(&mut self, commit: &CommitId) -> Result<bool, Error> {
+        if self.question.trusted.contains(commit) {
+            return Ok(true);
+        }
+        if let Some(known) = self.known.get(commit) {
+            return Ok(*known);
+        }
+        let mut found = false;
+        for tip in self.question.trusted {
+            found = found || self.question.facts.repository.is_ancestor(commit, tip)?;
+        }
+        self.known.insert(commit.clone(), found);
+        Ok(found)
+    }
+
+    /// Takes a fork point apart into the merges of this run that it is made of, down to what is in the target. Fork points
+    /// are ours, from the journal: their messages can be believed.
+    fn unfold(&mut self, fork: &CommitId) -> Result<Makings, Error> {
+        let facts = self.question.facts;
+        let mut makings = Makings::default();
+        let mut at = fork.clone();
+        loop {
+            if self.is_in_target(&at)? {
+                return Ok(makings);
+            }
+            let commit = facts.repository.load_commit(&at)?;
+            let agent = message::merged_agent(facts.run.id(), &commit.message_text())
+                .and_then(|name| facts.plan.agents.iter().position(|task| task.name == name));
+            let (Some(agent), [first, second]) = (agent, commit.parents.as_slice()) else {
+                return Ok(Makings { foreign: Some(at), ..makings });
+            };
+            makings.holds.push((agent, second.clone()));
+            at = first.clone();
+        }
+    }
+}
+
+/// The agents that are asked about.
+fn chosen(question: &Question<'_>, contained: &[Vec<usize>]) -> Vec<bool> {
+    let plan = question.facts.plan;
+    let place = question.for_agent.and_then(|name| plan.agents.iter().position(|task| task.name == *name));
+    let Some(agent) = place else { return vec![question.for_agent.is_none(); plan.agents.len()] };
+    let graph = Graph::of(plan);
+    let mut chosen = vec![false; plan.agents.len()];
+    let mut open = graph.prerequisites(agent);
+    while let Some(next) = open.pop() {
+        if next != agent && !std::mem::replace(&mut chosen[next], true) {
+            open.extend(contained.get(next).into_iter().flatten());
+        }
+    }
+    chosen
+}
+
+/// Going through the agents, one after the other.
+struct Walk<'q, 'a> {
+    question: &'q Question<'a>,
+    graph: Graph,
+    merger: Merger,
+    candidate: CommitId,
+    tree: TreeId,
+    done: BTreeMap<usize, Placed>,
+    origins: Vec<Origin>,
+}
+
+impl Walk<'_, '_> {
+    fn step(&mut self, at: usize) -> Result<Previewed, Error> {
+        let facts = self.question.facts;
+        let task = &facts.plan.agents[at];
+        let onto = self.candidate.clone();
+        let (placed, merges) = self.place(at, task)?;
+        let work = &self.origins[at].work;
+        let made = match work {
+            Work::Made(made) => Some(made.as_ref()),
+            Work::Absent(_) | Work::Nothing | Work::Unusable { .. } => None,
+        };
+        let contains_tip = match made {
+            Some(made) if merges.is_some() => {
+                Some(made.fork == onto || facts.repository.is_ancestor(&onto, &made.commit)?)
+            }
+            Some(_) | None => None,
+        };
+        let currency = currency(contains_tip, merges);
+        let observation_key = observation_key(&Observation {
+            common_dir: facts.repository.common_dir(),
+            target: self.question.target,
+            tip: &onto,
+            head: made.map(|made| &made.commit),
+            status: currency,
+            route: &self.route(at),
+        });
+        let snapshot = match work {
+            Work::Made(made) => Some(made.snapshot.clone()),
+            Work::Unusable { snapshot, .. } => snapshot.clone(),
+            Work::Absent(_) | Work::Nothing => None,
+        };
+        let contribution = made.cloned();
+        let agent = task.name.clone();
+        Ok(Previewed { agent, contribution, snapshot, onto, currency, observation_key, placed })
+    }
+
+    /// What becomes of one agent, and whether git merges it, where git was asked.
+    fn place(&mut self, at: usize, task: &AgentTask) -> Result<(Placed, Option<bool>), Error> {
+        let origin = &self.origins[at];
+        let made = match &origin.work {
+            Work::Absent(outcome) => return Ok((Placed::Absent(*outcome), None)),
+            Work::Nothing => return Ok((Placed::Nothing, None)),
+            Work::Unusable { snapshot, cause } => {
+                return Ok((
+                    Placed::Error(Box::new(board::merge_error(&task.name, snapshot.as_ref(), None, cause))),
+                    None,
+                ));
+            }
+            Work::Made(made) => made.as_ref().clone(),
+        };
+        if origin.landed {
+            return Ok((Placed::Contained, Some(true)));
+        }
+        if let Some(foreign) = &origin.makings.foreign {
+            let cause = format!(
+                "its fork point is made of {}, which is not in the target's history: what was taken out of it would come back",
+                foreign.short()
+            );
+            return Ok((self.error(&made, &cause), None));
+        }
+        let blocked = self.blocked(at);
+        if !blocked.is_empty() {
+            return Ok((Placed::Blocked(blocked), None));
+        }
+        let stale = self.stale(at)?;
+        if !stale.is_empty() {
+            return Ok((Placed::Stale(stale), None));
+        }
+        let held = self.held(task, &made)?;
+        let preview = self.merger.preview(&self.candidate, &made.commit);
+        let merges = match &preview {
+            Ok(git::Preview::Clean { .. }) => Some(true),
+            Ok(git::Preview::Conflict(_)) => Some(false),
+            Err(_) => None,
+        };
+        if !held.is_empty() {
+            return Ok((Placed::Held(held), merges));
+        }
+        let placed = match preview {
+            Ok(git::Preview::Clean { tree }) => self.merge(task, &made, tree)?,
+            Ok(git::Preview::Conflict(conflict)) => Placed::Conflict(Box::new(self.conflict(&made, &conflict)?)),
+            Err(error) => self.error(&made, &error.to_string()),
+        };
+        Ok((placed, merges))
+    }
+
+    /// Agents that keep this one from being merged: of all it builds on, those that are not merged for a reason of their
+    /// own.
+    fn blocked(&self, at: usize) -> Vec<AgentName> {
+        let mut causes = Vec::new();
+        for needed in self.needed(at) {
+            match self.done.get(&needed) {
+                Some(placed) if placed.is_in() => {}
+                Some(Placed::Blocked(others)) => causes.extend(others.iter().filter_map(|name| self.place_of(name))),
+                Some(_) | None => causes.push(needed),
+            }
+        }
+        causes.sort_unstable();
+        causes.dedup();
+        causes.into_iter().map(|agent| self.name(agent)).collect()
+    }
+
+    /// Agents whose work its fork point should hold and does not, or holds as it was before.
+    fn stale(&self, at: usize) -> Result<Vec<AgentName>, Error> {
+        let origin = &self.origins[at];
+        let mut changed = Vec::new();
+        for (agent, held) in &origin.makings.holds {
+            // Its own earlier work, from which it was begun anew, is not what it builds on.
+            if *agent != at && self.current(*agent).is_none_or(|made| made.commit != *held) {
+                changed.push(*agent);
+            }
+        }
+        let mut missing = Vec::new();
+        for needed in self.graph.prerequisites(at) {
+            let Some(made) = self.current(needed) else { continue };
+            let is_held = origin.makings.holds.iter().any(|(_, held)| *held == made.commit);
+            if !is_held && !self.origins[needed].landed {
+                missing.push(needed);
+            }
+        }
+        // Two prerequisites that made the same change: the fork point holds it, but not both contributions.
+        if !missing.is_empty() && !self.is_fork_of_now(at)? {
+            changed.extend(missing);
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        Ok(changed.into_iter().map(|agent| self.name(agent)).collect())
+    }
+
+    /// Whether an agent's fork point is what making it anew would give.
+    fn is_fork_of_now(&self, at: usize) -> Result<bool, Error> {
+        let Some(made) = self.current(at) else { return Ok(false) };
+        Ok(fork_point(&self.question.facts, &made.agent)? == Fork::Commit(made.fork.clone()))
+    }
+
+    /// The cards of what must not be merged without a decision.
+    fn held(&self, task: &AgentTask, made: &Contribution) -> Result<Vec<Card>, Error> {
+        let compiled = CompiledContract::new(&task.contract)
+            .map_err(|source| Error::Contract { agent: task.name.clone(), source })?;
+        let mut cards = Vec::new();
+        let outside = contract::outside(&made.changes, &compiled);
+        if !outside.is_empty() {
+            let of_outside = |change: &&TreeChange| outside.binary_search(&change.path).is_ok();
+            let changes: Vec<TreeChange> = made.changes.iter().filter(of_outside).cloned().collect();
+            cards.push(board::scope(&task.name, &task.contract, &changes));
+        }
+        let findings = bundle::findings(self.question.facts.repository, &made.fork_tree, &made.tree)?;
+        for kind in [CardKind::NestedRepository, CardKind::UnsafeTree] {
+            let of_kind = findings.iter().filter(|finding| finding.kind.holds() && card_kind(finding) == kind);
+            let paths: Vec<HeldPath> = of_kind.map(|finding| held_path(finding, made)).collect();
+            if !paths.is_empty() {
+                cards.push(board::held(kind, &task.name, &paths));
+            }
+        }
+        Ok(cards)
+    }
+
+    /// Makes the merge commit, unless it would change nothing.
+    fn merge(&mut self, task: &AgentTask, made: &Contribution, tree: TreeId) -> Result<Placed, Error> {
+        if tree == self.tree {
+            return Ok(Placed::Contained);
+        }
+        let facts = self.question.facts;
+        let signature = facts.signature();
+        let commit = facts.repository.write_commit(&NewCommit {
+            tree: &tree,
+            parents: &[self.candidate.clone(), made.commit.clone()],
+            author: &signature,
+            committer: &signature,
+            message: &message::merge(facts.run.id(), task, &made.snapshot),
+        })?;
+        let changes = facts.repository.load_changes(&self.tree, &tree, git::Renames::Ignore)?;
+        self.candidate = commit.clone();
+        self.tree = tree.clone();
+        Ok(Placed::Merged { commit, tree, changed: changes.into_iter().map(|change| change.path).collect() })
+    }
+
+    fn conflict(&self, made: &Contribution, conflict: &Conflict) -> Result<Card, Error> {
+        let paths = conflict.paths();
+        let touches = |change: &TreeChange| {
+            paths.iter().any(|path| change.path == *path || change.path.is_below(path) || path.is_below(&change.path))
+        };
+        let mut others = Vec::new();
+        for (agent, placed) in &self.done {
+            let merged = matches!(placed, Placed::Merged { .. });
+            if merged && self.current(*agent).is_some_and(|made| made.changes.iter().any(touches)) {
+                others.push(self.name(*agent));
+            }
+        }
+        Ok(board::conflict(conflict, self.sides(made)?, &made.agent, &others))
+    }
+
+    fn error(&self, made: &Contribution, cause: &str) -> Placed {
+        // What cannot be merged may well have no base to be told either.
+        let sides = self.sides(made).ok();
+        Placed::Error(Box::new(board::merge_error(&made.agent, Some(&made.snapshot), sides, cause)))
+    }
+
+    fn sides(&self, made: &Contribution) -> Result<Sides, Error> {
+        let bases = self.question.facts.repository.merge_bases(&self.candidate, &made.commit)?;
+        Ok(Sides { ours: self.candidate.clone(), theirs: made.commit.clone(), base: bases.into_iter().next() })
+    }
+
+    /// Everything an agent builds on: its prerequisites, and what its fork point is made of.
+    fn needed(&self, at: usize) -> Vec<usize> {
+        let mut needed = self.graph.prerequisites(at);
+        needed.extend(self.origins[at].contained().into_iter().filter(|other| *other != at));
+        needed.sort_unstable();
+        needed.dedup();
+        needed
+    }
+
+    fn route(&self, at: usize) -> String {
+        let names: Vec<String> = self.needed(at).into_iter().map(|agent| self.name(agent).to_string()).collect();
+        if names.is_empty() { "independent".to_owned() } else { names.join(" ") }
+    }
+
+    fn current(&self, at: usize) -> Option<&Contribution> {
+        match &self.origins[at].work {
+            Work::Made(made) => Some(made),
+            Work::Absent(_) | Work::Nothing | Work::Unusable { .. } => None,
+        }
+    }
+
+    fn name(&self, at: usize) -> AgentName {
+        self.question.facts.plan.agents[at].name.clone()
+    }
+
+    fn place_of(&self, name: &AgentName) -> Option<usize> {
+        self.question.facts.plan.agents.iter().position(|task| task.name == *name)
+    }
+}
+
+fn card_kind(finding: &Finding) -> CardKind {
+    match finding.kind {
+        FindingKind::Gitlink => CardKind::NestedRepository,
+        FindingKind::EmbeddedRepository | FindingKind::Collision | FindingKind::OutwardLink => CardKind::UnsafeTree,
+    }
+}
+
+fn held_path(finding: &Finding, made: &Contribution) -> HeldPath {
+    let change = made.changes.iter().find(|change| change.path == finding.path);
+    HeldPath {
+        path: finding.path.clone(),
+        entry: change.and_then(|change| change.new.clone()),
+        text: finding.text.clone(),
+    }
+}
