@@ -89,6 +89,18 @@ impl Repository {
         Ok(status)
     }
 
+    /// How many paths of the checkout differ from `HEAD`, untracked files included. Reads no content that git need not
+    /// read, takes no lock and writes nothing.
+    pub fn count_changes(&self) -> Result<u64, Error> {
+        self.require_top_level()?;
+        let output = self
+            .here(Access::Read, "status")
+            .args(["--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=untracked"])
+            .success()?;
+        let status = parse(&output)?;
+        Ok((status.changed.len() + status.untracked.len()) as u64)
+    }
+
     /// The branch that the checked-out branch follows.
     pub fn load_upstream(&self) -> Result<Option<Upstream>, Error> {
         let Head::Branch { name: branch, commit: Some(_) } = self.load_head()? else { return Ok(None) };

@@ -1,0 +1,173 @@
+//! From the error of each room to what a command ends with: whose fault it is, and what to do about it where the room's own
+//! message does not say.
+
+use super::error::{Details, Error, ErrorKind};
+use crate::{agent, change, git, plan, store, verify, workspace};
+
+impl From<git::Error> for Error {
+    fn from(error: git::Error) -> Self {
+        use git::Error as Git;
+        let kind = match &error {
+            Git::GitMissing { .. }
+            | Git::GitTooOld { .. }
+            | Git::Spawn { .. }
+            | Git::TimedOut { .. }
+            | Git::TooMuchOutput { .. }
+            | Git::Pipe { .. }
+            | Git::File { .. } => ErrorKind::Environment,
+            Git::Failed { .. }
+            | Git::NotARepository { .. }
+            | Git::DubiousOwnership { .. }
+            | Git::NoCommit { .. }
+            | Git::MissingObject { .. }
+            | Git::Bare { .. }
+            | Git::BranchExists { .. }
+            | Git::BranchInTheWay { .. }
+            | Git::WorktreeOdd { .. }
+            | Git::WorktreeInPlace { .. } => ErrorKind::Repository,
+            Git::NoSuchCommit { .. } => ErrorKind::Usage,
+            Git::Unparsable { .. } => ErrorKind::Internal,
+        };
+        let hint = match &error {
+            Git::NoCommit { .. } => Some("git commit --allow-empty -m 'first commit'"),
+            Git::GitMissing { .. } | Git::GitTooOld { .. } => Some("`sandbox doctor` shows what is found"),
+            Git::TimedOut { .. } => {
+                Some("the result is not known; look whether the file system answers, and try again")
+            }
+            Git::Bare { .. } => Some("work in a checkout of it"),
+            Git::Spawn { .. }
+            | Git::TooMuchOutput { .. }
+            | Git::Pipe { .. }
+            | Git::File { .. }
+            | Git::Failed { .. }
+            | Git::NotARepository { .. }
+            | Git::DubiousOwnership { .. }
+            | Git::MissingObject { .. }
+            | Git::BranchExists { .. }
+            | Git::BranchInTheWay { .. }
+            | Git::WorktreeOdd { .. }
+            | Git::WorktreeInPlace { .. }
+            | Git::NoSuchCommit { .. }
+            | Git::Unparsable { .. } => None,
+        };
+        hinted(Self::of(kind, error), hint)
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        use store::Error as Store;
+        let kind = match &error {
+            Store::Io { .. } | Store::Exists { .. } | Store::NotOurs { .. } | Store::JournalStopped { .. } => {
+                ErrorKind::Environment
+            }
+            Store::Encode { .. } => ErrorKind::Internal,
+            Store::Locked { .. } | Store::Held { .. } => ErrorKind::Locked,
+            Store::Damaged { .. } | Store::Newer { .. } => ErrorKind::Corrupt,
+            Store::NotFound { .. } | Store::Ambiguous { .. } => ErrorKind::Usage,
+            Store::Setting { .. } => ErrorKind::Settings,
+        };
+        let (run, hint) = match &error {
+            Store::Held { run, .. } => (Some(run.clone()), Some(format!("`sandbox stop {run}` ends it"))),
+            Store::NotFound { what: "run", .. } => (None, Some("`sandbox runs` lists them".to_owned())),
+            Store::Io { .. }
+            | Store::Exists { .. }
+            | Store::NotOurs { .. }
+            | Store::JournalStopped { .. }
+            | Store::Encode { .. }
+            | Store::Locked { .. }
+            | Store::Damaged { .. }
+            | Store::Newer { .. }
+            | Store::NotFound { .. }
+            | Store::Ambiguous { .. }
+            | Store::Setting { .. } => (None, None),
+        };
+        let made = hinted(Self::of(kind, error), hint);
+        match run {
+            Some(run) => made.in_run(&run),
+            None => made,
+        }
+    }
+}
+
+impl From<plan::Findings> for Error {
+    fn from(findings: plan::Findings) -> Self {
+        let text = findings.render(false);
+        refused(&findings, text)
+    }
+}
+
+/// A plan that is refused, its findings rendered for where they go.
+pub(super) fn refused(findings: &plan::Findings, text: String) -> Error {
+    let json = serde_json::to_value(findings).unwrap_or_default();
+    Error::new(ErrorKind::Plan, findings.to_string()).details(Details { text, json })
+}
+
+impl From<plan::ContractError> for Error {
+    fn from(error: plan::ContractError) -> Self {
+        Self::of(ErrorKind::Plan, error)
+    }
+}
+
+impl From<workspace::Error> for Error {
+    fn from(error: workspace::Error) -> Self {
+        use workspace::Error as Workspace;
+        match error {
+            Workspace::Git(error) => error.into(),
+            Workspace::Store(error) => error.into(),
+            Workspace::Expose { .. } | Workspace::Seed { .. } => Self::of(ErrorKind::Plan, error),
+            Workspace::Io { .. } | Workspace::Place { .. } => Self::of(ErrorKind::Environment, error),
+            Workspace::Tampered { .. } => Self::of(ErrorKind::Corrupt, error)
+                .hint("its turns are kept: `sandbox inspect <agent>`; `sandbox retry <agent> --fresh` makes another"),
+        }
+    }
+}
+
+impl From<change::Error> for Error {
+    fn from(error: change::Error) -> Self {
+        use change::Error as Change;
+        match error {
+            Change::Git(error) => error.into(),
+            Change::Store(error) => error.into(),
+            Change::Workspace(error) => error.into(),
+            Change::Start(_) | Change::Sandbox(_) => {
+                Self::of(ErrorKind::Environment, error).hint("`sandbox doctor` tells what this machine lacks")
+            }
+            Change::Capture { .. } | Change::Refused { .. } => Self::of(ErrorKind::Environment, error),
+            Change::RefMoved { .. } => Self::of(ErrorKind::Corrupt, error),
+        }
+    }
+}
+
+impl From<agent::Error> for Error {
+    fn from(error: agent::Error) -> Self {
+        use agent::Error as Agent;
+        match error {
+            Agent::Store(error) => error.into(),
+            Agent::Git(error) => error.into(),
+            Agent::Workspace(error) => error.into(),
+            Agent::Change(error) => error.into(),
+            Agent::Output { .. } | Agent::Box(_) | Agent::Pipe(_) => Self::of(ErrorKind::Environment, error),
+        }
+    }
+}
+
+impl From<verify::Error> for Error {
+    fn from(error: verify::Error) -> Self {
+        use verify::Error as Verify;
+        match error {
+            Verify::Store(error) => error.into(),
+            Verify::Workspace(error) => error.into(),
+            Verify::Watch(error) => error.into(),
+            Verify::Place { .. } => Self::of(ErrorKind::Internal, error),
+            Verify::Io { .. } | Verify::Box(_) => Self::of(ErrorKind::Environment, error),
+        }
+    }
+}
+
+fn hinted(error: Error, hint: Option<impl Into<String>>) -> Error {
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
+}
