@@ -15,6 +15,7 @@ pub mod integrate;
 pub mod model;
 pub mod plan;
 pub mod report;
+pub mod run;
 pub mod store;
 pub mod verify;
 pub mod workspace;

@@ -23,7 +23,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use super::error::Error;
 use super::inside::{self, Report, Request};
 use crate::git::{Input, PackLimits, Received, RefEdit, Repository, Swap};
-use crate::model::{AgentName, CommitId, ObjectId, RefName, RepoPath, RunId, TreeId, TurnId};
+use crate::model::{AgentName, CommitId, RefName, RepoPath, RunId, TreeId, TurnId};
 use crate::workspace::{HostEnvironment, Surroundings, Workspace, capture_box, seen};
 
 /// What every capture of a run needs.
@@ -246,10 +246,7 @@ impl Capturer {
         }
         match self.repository.swap_refs(&edits, "sandbox: capture")? {
             Swap::Done => Ok(()),
-            Swap::Lost { name, expected, found } => {
-                let shown = |id: Option<ObjectId>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
-                Err(Error::RefMoved { reference: name.to_string(), expected: shown(expected), found: shown(found) })
-            }
+            Swap::Lost { name, expected, found } => Err(Error::ref_moved(&name, expected, found)),
         }
     }
 

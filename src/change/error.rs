@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::model::{ObjectId, RefName};
+
 /// Why a turn could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -48,4 +50,12 @@ pub enum Error {
     /// A file could not be written.
     #[error(transparent)]
     Store(#[from] crate::store::Error),
+}
+
+impl Error {
+    /// A ref that was not where we left it.
+    pub fn ref_moved(name: &RefName, expected: Option<ObjectId>, found: Option<ObjectId>) -> Self {
+        let shown = |id: Option<ObjectId>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
+        Self::RefMoved { reference: name.to_string(), expected: shown(expected), found: shown(found) }
+    }
 }

@@ -37,6 +37,7 @@ mod reader;
 pub mod refs;
 pub mod repository;
 pub mod rescue;
+mod scene;
 pub mod status;
 pub mod worktrees;
 

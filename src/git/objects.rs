@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::command::{Access, Input, Output};
 use super::error::Error;
-use super::reader::{self, Engine};
+use super::reader;
 use super::repository::{Identity, Repository, parsed};
 use crate::model::{CommitId, ObjectId, RepoPath, TreeId};
 
@@ -273,11 +273,6 @@ impl Repository {
             Some(1) if output.stdout.is_empty() && output.stderr.is_empty() => Ok(Vec::new()),
             Some(_) | None => Err(output.failure()),
         }
-    }
-
-    /// Whether objects are read by git2; for tests and `doctor`.
-    pub fn uses_library(&self) -> bool {
-        self.engine() == Engine::Library
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 
-use super::checkout::Checkout;
+use super::checkout::{Checkout, SCAN_TIMEOUT};
 use super::command::Access;
 use super::error::Error;
 use super::objects::{NewCommit, Signature};
@@ -45,7 +45,7 @@ impl Checkout {
                 .config("core.splitIndex", "false")
                 .config("core.safecrlf", "false")
                 .config("advice.addEmbeddedRepo", "false")
-                .timeout(std::time::Duration::from_secs(10 * 60))
+                .timeout(SCAN_TIMEOUT)
         };
         let write_tree = || -> Result<TreeId, Error> {
             let output = command("write-tree").success()?;

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use super::checkout::SCAN_TIMEOUT;
 use super::command::{Access, Output};
 use super::error::Error;
 use super::repository::{Head, Repository};
@@ -66,6 +67,7 @@ impl Repository {
         let top = self.require_top_level()?;
         let output = self
             .here(Access::Read, "status")
+            .timeout(SCAN_TIMEOUT)
             .args(["--porcelain=v1", "-z", "--untracked-files=all", "--ignored=matching", "--find-renames"])
             .arg("--ignore-submodules=untracked")
             .success()?;

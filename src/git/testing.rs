@@ -276,7 +276,9 @@ impl Fixture {
         stream.extend(b"deleteall\n");
         for File(path, mode, content) in files {
             if *mode == "160000" {
-                stream.extend(format!("M 160000 {} \"{path}\"\n", String::from_utf8_lossy(content)).bytes());
+                let digit = String::from_utf8_lossy(&content[..1]).into_owned();
+                let id = digit.repeat(self.repository.object_format().hex_len());
+                stream.extend(format!("M 160000 {id} \"{path}\"\n").bytes());
             } else {
                 stream.extend(format!("M {mode} inline \"{path}\"\ndata {}\n", content.len()).bytes());
                 stream.extend(content);

@@ -106,6 +106,14 @@ impl Repository {
         let output = self.common(Access::Read, "worktree").args(["list", "--porcelain", "-z"]).success()?;
         let mut worktrees = parse_list(&output)?;
         let linked = linked_git_dirs(self.common_dir())?;
+        // Git takes the main worktree to be the folder around the git directory, which with `--separate-git-dir` it is not.
+        if let (Some(main), Some(top)) = (worktrees.first_mut(), self.top_level())
+            && !main.bare
+            && !self.is_linked()
+            && main.path == self.common_dir()
+        {
+            main.path = top.to_owned();
+        }
         for (at, worktree) in worktrees.iter_mut().enumerate() {
             worktree.git_dir = if at == 0 {
                 Some(self.common_dir().to_owned())

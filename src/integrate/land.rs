@@ -241,7 +241,7 @@ fn land_checkout(landing: &Landing<'_>, path: &Path) -> Result<Landed, Error> {
     let (rescue, note) = keep(landing, &checkout)?;
     let effect = Effect { note, ..effect(landing, Some(path), Some(rescue)) };
     claim(landing, &effect)?;
-    let forwarded = checkout.fast_forward(landing.candidate, landing.timeout);
+    let forwarded = checkout.fast_forward(landing.target, landing.expected_tip, landing.candidate, landing.timeout);
     match (settle_locked(landing.repository, landing.journal, &effect)?, forwarded) {
         (Settled::Confirmed, _) => Ok(done(landing, Some(path))),
         (Settled::Stuck(blocks), _) => Ok(Landed::Refused(blocks)),

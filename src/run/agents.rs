@@ -6,14 +6,15 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::error::Error;
+use super::finish::started_of;
 use super::recorder::Recorder;
 use super::scheduler::{self, Entry, Stand};
 use super::signals::Signals;
 use super::site::Site;
 use crate::agent::{self, Assignment, AttemptEnd};
 use crate::change::{Capturer, Snapshot};
-use crate::git::Head;
-use crate::integrate::{Fork, fork_point};
+use crate::git::{Head, RefEdit, Swap};
+use crate::integrate::{Facts, Fork, fork_point};
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{AgentTask, Plan};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
@@ -212,8 +213,7 @@ impl Crew {
     pub(super) fn seat_at(&self, task: &AgentTask, generation: u32, fork: CommitId) -> Result<Seat, Error> {
         let run = self.recorder.run();
         let branch = RefName::agent_branch(run.id(), &task.name);
-        let place =
-            self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
+        let place = self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
         let invocation = crate::store::process::current()?;
         let workspace = create(&Commission {
             repository: &self.site.repository,
@@ -240,14 +240,42 @@ impl Crew {
             return Ok(Ok(self.base.clone()));
         }
         let state = self.recorder.state();
-        match fork_point(&self.forking(&state), &task.name)? {
-            Fork::Commit(commit) => Ok(Ok(commit)),
+        let started = started_of(&state)?;
+        let facts = Facts {
+            repository: &self.site.repository,
+            run: self.recorder.run(),
+            plan: &self.plan,
+            state: &state,
+            base: &self.base,
+            identity: &started.identity,
+            started_at: state.started_at.unwrap_or_default(),
+        };
+        match fork_point(&facts, &task.name)? {
+            Fork::Commit(commit) => {
+                self.pin_fork(&task.name, &commit)?;
+                Ok(Ok(commit))
+            }
             Fork::Conflict(card) => {
                 let by = card.agents.clone();
                 self.recorder.record(Subject::agent(&task.name), EventKind::CardOpened(card))?;
                 Ok(Err(by))
             }
             Fork::Blocked(by) => Ok(Err(by)),
+        }
+    }
+
+    /// Keeps a fork point that no branch holds.
+    fn pin_fork(&self, agent: &AgentName, commit: &CommitId) -> Result<(), Error> {
+        let name = RefName::fork(self.recorder.run().id(), agent);
+        let new = commit.object().clone();
+        let edit = match self.site.repository.load_ref(&name)? {
+            Some(old) if old == new => return Ok(()),
+            Some(old) => RefEdit::Update { name, new, old },
+            None => RefEdit::Create { name, new },
+        };
+        match self.site.repository.swap_refs(&[edit], "sandbox: fork point")? {
+            Swap::Done => Ok(()),
+            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
         }
     }
 

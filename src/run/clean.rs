@@ -17,7 +17,7 @@ use super::start::load_settings;
 use crate::change::bundle::{self, Ledger};
 use crate::change::{Capturer, Pins, Snapshot};
 use crate::model::change::Actor;
-use crate::model::event::{EventKind, Event, Subject, TurnFinished};
+use crate::model::event::{Event, EventKind, Subject, TurnFinished};
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, CommitId, RefName, RunId, TurnId};
 use crate::plan::CompiledContract;
@@ -82,9 +82,10 @@ fn judge(run: &RunDir, named: bool) -> Result<(Action, String), Error> {
     Ok(match (complete, named) {
         (true, _) => (Action::Remove, "the run is complete".to_owned()),
         (false, true) => (Action::Remove, "you named the run".to_owned()),
-        (false, false) => {
-            (Action::Keep, format!("the run is not complete: name it, `sandbox clean {}`, to remove it all the same", run.id()))
-        }
+        (false, false) => (
+            Action::Keep,
+            format!("the run is not complete: name it, `sandbox clean {}`, to remove it all the same", run.id()),
+        ),
     })
 }
 
@@ -165,7 +166,8 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>) -> Result<Vec<It
 
 fn place_of(site: &Site, worktree: &std::path::Path) -> Result<crate::store::Workplace, Error> {
     let found = places(site)?.into_iter().find(|(place, ..)| place.worktree() == worktree);
-    let gone = || crate::store::Error::NotFound { what: "worktree", name: worktree.display().to_string(), known: Vec::new() };
+    let gone =
+        || crate::store::Error::NotFound { what: "worktree", name: worktree.display().to_string(), known: Vec::new() };
     Ok(found.ok_or_else(gone)?.0)
 }
 
@@ -212,7 +214,13 @@ impl Keeper<'_> {
         Ok(format!("what had changed since was kept as turn {turn}"))
     }
 
-    fn bundle(&self, turn: TurnId, fork: &Snapshot, latest: &Snapshot, found: &crate::change::Captured) -> Result<(), Error> {
+    fn bundle(
+        &self,
+        turn: TurnId,
+        fork: &Snapshot,
+        latest: &Snapshot,
+        found: &crate::change::Captured,
+    ) -> Result<(), Error> {
         let compiled = CompiledContract::new(&self.task.contract)?;
         let ledger = Ledger {
             repository: &self.capturer.repository,

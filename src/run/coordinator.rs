@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::agents::{Crew, run_all};
 use super::error::Error;
-use super::finish::{self, Finish};
+use super::finish::Finish;
 use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
@@ -55,8 +55,7 @@ pub async fn execute(
     options.host = host_record(&capturer.host);
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let isolation = isolation_layers();
-    let recorder =
-        tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
+    let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
     let crew = Arc::new(Crew {
         site,
@@ -76,10 +75,7 @@ pub async fn execute(
         head: &crew.head,
         signals: &signals,
     };
-    let report = match signals.ending() {
-        None => finish.complete(options.land, false).await,
-        Some(ending) => tokio::task::block_in_place(|| end_early(&finish, ending)),
-    };
+    let report = finish.complete(options.land, false).await;
     if let Some(clock) = clock {
         clock.abort();
     }
@@ -95,21 +91,13 @@ fn end_in_time(signals: &Signals, limit: Duration) -> tokio::task::JoinHandle<()
     })
 }
 
-/// The end of a run that was stopped: what there is is kept, and nothing is integrated.
-fn end_early(finish: &Finish<'_>, ending: Ending) -> Result<Report, Error> {
-    let (why, exit_code) = match ending {
-        Ending::Interrupted => ("the run was interrupted", 130),
-        Ending::Terminated => ("the run was stopped", 143),
-        Ending::OutOfTime => ("the run's time is over", 1),
-    };
-    let facts = super::gate::Facts { ended_early: Some(why.to_owned()), ..super::gate::Facts::default() };
-    let decision = super::gate::decide(&finish.recorder.state(), &facts);
-    finish::tell_decision(finish.recorder, &decision)?;
-    close(finish.recorder, exit_code, false, None)
-}
-
 /// The last event of a run, or of a verb that went on with it.
-pub(super) fn close(recorder: &Recorder, exit_code: u8, complete: bool, landed: Option<CommitId>) -> Result<Report, Error> {
+pub(super) fn close(
+    recorder: &Recorder,
+    exit_code: u8,
+    complete: bool,
+    landed: Option<CommitId>,
+) -> Result<Report, Error> {
     let finished = RunFinished { exit_code, complete, landed: landed.clone() };
     recorder.record(Subject::run(), EventKind::RunFinished(finished))?;
     Ok(Report { run: recorder.run().id().clone(), state: recorder.state(), exit_code, landed })

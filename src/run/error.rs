@@ -32,6 +32,12 @@ pub enum Error {
         /// Those there are.
         known: String,
     },
+    /// The journal does not begin with the start of the run.
+    #[error("the journal of run `{run}` does not tell how it began: it cannot be gone on with")]
+    NoStart {
+        /// The run.
+        run: RunId,
+    },
     /// There is no run.
     #[error("there is no run here yet: begin one with `sandbox run <plan>`")]
     NoRun,

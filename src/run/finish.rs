@@ -1,21 +1,27 @@
 //! From agents that have ended to a decision, and to the target where that was asked for.
 
+use std::time::Duration;
+
 use super::coordinator::{Report, close};
 use super::error::Error;
-use super::gate::{self, Facts};
+use super::gate;
 use super::recorder::Recorder;
-use super::signals::Signals;
+use super::signals::{Ending, Signals};
 use super::site::Site;
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Head, Renames};
-use crate::integrate::{Integration, Landed, Landing, integrate, land};
-use crate::model::event::{EventKind, GateDecided, Stage, StageEnter, StageExit, Subject};
+use crate::integrate::{Facts, Integration, Landed, Landing, integrate, land};
+use crate::model::event::{EventKind, GateDecided, RunStarted, Stage, StageEnter, StageExit, Subject};
 use crate::model::gate::{BlockKind, GateBlock};
 use crate::model::plan::{LandMode, Plan};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RefName, RepoPath};
+use crate::store::lock::Patience;
 use crate::store::{Occupant, Record};
-use crate::verify::{Verification, judge};
+use crate::verify::{Verification, judge, no_parser};
+
+/// How long updating the user's checkout may take.
+const LANDING_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// What is needed to bring a run to its decision.
 #[derive(Debug)]
@@ -31,14 +37,19 @@ pub(super) struct Finish<'a> {
 impl Finish<'_> {
     /// Integrates, verifies, decides, and lands if `landing`. `fresh`: no earlier receipt serves.
     pub(super) async fn complete(&self, landing: bool, fresh: bool) -> Result<Report, Error> {
-        self.integrate().await?;
-        self.verify(fresh).await?;
+        if self.signals.ending().is_none() {
+            self.integrate().await?;
+            self.verify(fresh).await?;
+        }
         self.conclude(landing).await
     }
 
     /// Decides, and lands if `landing` and the gate is open.
     pub(super) async fn conclude(&self, landing: bool) -> Result<Report, Error> {
         let decision = self.decide().await?;
+        if let Some(ending) = self.signals.ending() {
+            return tokio::task::block_in_place(|| close(self.recorder, code_of(ending), false, None));
+        }
         if !decision.open || !landing {
             return tokio::task::block_in_place(|| {
                 close(self.recorder, gate::exit_code(&decision), decision.open, None)
@@ -68,17 +79,13 @@ impl Finish<'_> {
 
     /// The commit the candidate is built on: the target's tip as it is now, else the run's base.
     fn onto(&self, state: &RunState) -> Result<CommitId, Error> {
-        let started = state.started.as_ref();
-        let target = started.and_then(|started| started.target.clone());
-        match target {
+        let started = started_of(state)?;
+        match started.target.clone() {
             Some(target) => {
                 let tip = self.site.repository.load_ref(&target)?;
                 tip.map(CommitId::from).ok_or_else(|| Error::NoTarget { branch: target.short().to_owned() })
             }
-            None => {
-                let base = started.map(|started| started.base.clone());
-                base.ok_or_else(|| Error::NoTarget { branch: "(unknown)".to_owned() })
-            }
+            None => Ok(started.base.clone()),
         }
     }
 
@@ -88,11 +95,18 @@ impl Finish<'_> {
             tokio::task::block_in_place(|| {
                 let state = self.recorder.state();
                 let onto = self.onto(&state)?;
+                let started = started_of(&state)?;
                 integrate(&Integration {
-                    repository: &self.site.repository,
-                    run: self.recorder.run(),
-                    plan: self.plan,
-                    state: &state,
+                    facts: Facts {
+                        repository: &self.site.repository,
+                        run: self.recorder.run(),
+                        plan: self.plan,
+                        state: &state,
+                        base: &started.base,
+                        identity: &started.identity,
+                        started_at: state.started_at.unwrap_or_default(),
+                    },
+                    target: started.target.clone(),
                     onto,
                     journal: self.recorder,
                 })?;
@@ -122,6 +136,7 @@ impl Finish<'_> {
             candidate: Snapshot { commit: candidate.head.to.clone(), tree: candidate.head.tree.clone() },
             fresh,
             number: state.last_seq + 1,
+            parser: no_parser,
             journal: self.recorder,
             stop: self.signals.stop.clone(),
             kill: self.signals.kill.clone(),
@@ -137,7 +152,7 @@ impl Finish<'_> {
         self.stage(Stage::Complete, async {
             tokio::task::block_in_place(|| {
                 let state = self.recorder.state();
-                let facts = self.facts(&state)?;
+                let facts = self.gate_facts(&state)?;
                 let decision = gate::decide(&state, &facts);
                 tell_decision(self.recorder, &decision)?;
                 let told = if decision.open { "open" } else { "blocked" };
@@ -148,43 +163,55 @@ impl Finish<'_> {
     }
 
     /// What the gate must be told of the repository.
-    fn facts(&self, state: &RunState) -> Result<Facts, Error> {
-        let ended_early = self.signals.ending().map(|_| "the run was stopped".to_owned());
+    fn gate_facts(&self, state: &RunState) -> Result<gate::Facts, Error> {
+        let ended_early = self.signals.ending().map(|ending| words_of(ending).to_owned());
         let (Some(started), Some(candidate)) = (&state.started, &state.candidate) else {
-            return Ok(Facts { ended_early, ..Facts::default() });
+            return Ok(gate::Facts { ended_early, ..gate::Facts::default() });
         };
         let before = &started.baseline.baseline_hashes;
         if before.is_empty() || self.site.repository.top_level().is_none() {
-            return Ok(Facts { ended_early, ..Facts::default() });
+            return Ok(gate::Facts { ended_early, ..gate::Facts::default() });
         }
         let now = self.site.repository.load_status()?.hashes;
-        let changes =
-            self.site.repository.load_changes(&started.base_tree, &candidate.head.tree, Renames::Ignore)?;
+        let changes = self.site.repository.load_changes(&started.base_tree, &candidate.head.tree, Renames::Ignore)?;
         let user_files_changed = changes
             .iter()
             .map(|change| &change.path)
             .filter(|path| before.get(&path.to_string()).is_some_and(|hash| now.get(path) != Some(hash)))
             .cloned()
             .collect::<Vec<RepoPath>>();
-        Ok(Facts { user_files_changed, ended_early })
+        Ok(gate::Facts { user_files_changed, ended_early })
     }
 
     /// Lands the candidate. The target having moved meanwhile, everything is done once more, and only once.
     async fn land(&self) -> Result<Report, Error> {
         if self.plan.land == LandMode::Never {
-            let told = block(BlockKind::CannotLand, "the plan says `land = \"never\"`", "change the plan, or merge the candidate by hand");
+            let told = block(
+                BlockKind::CannotLand,
+                "the plan says `land = \"never\"`",
+                "change the plan, or merge the candidate by hand",
+            );
             return self.refuse(vec![told]);
         }
         for again in [true, false] {
             let state = self.recorder.state();
             let (Some(candidate), Some(target)) = (&state.candidate, target_of(&state)) else {
-                let told = block(BlockKind::CannotLand, "there is no branch to land on", "name one with `target` in the plan");
+                let told =
+                    block(BlockKind::CannotLand, "there is no branch to land on", "name one with `target` in the plan");
                 return self.refuse(vec![told]);
             };
             let landed = self.land_once(&target, &candidate.head.onto, &candidate.head.to).await?;
             match landed {
                 Landed::Done { commit, .. } => {
                     return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(commit)));
+                }
+                Landed::Nothing => {
+                    let told = block(
+                        BlockKind::CannotLand,
+                        "there is nothing to land: the candidate is the target's tip",
+                        "`sandbox status` shows what was merged",
+                    );
+                    return self.refuse(vec![told]);
                 }
                 Landed::Refused(blocks) => return self.refuse(blocks),
                 Landed::Moved { .. } if again => {
@@ -200,25 +227,38 @@ impl Finish<'_> {
                 Landed::Moved { .. } => {}
             }
         }
-        let told = block(BlockKind::TargetMoved, "the target moved again while the result was made for it", "`sandbox land` tries anew");
+        let told = block(
+            BlockKind::TargetMoved,
+            "the target moved again while the result was made for it",
+            "`sandbox land` tries anew",
+        );
         self.refuse(vec![told])
     }
 
     async fn land_once(&self, target: &RefName, onto: &CommitId, candidate: &CommitId) -> Result<Landed, Error> {
         self.stage(Stage::Land, async {
+            let state = self.recorder.state();
             let landed = tokio::task::block_in_place(|| {
                 land(&Landing {
                     repository: &self.site.repository,
                     state_dir: &self.site.state,
                     run: self.recorder.run(),
-                    target: target.clone(),
-                    expected_tip: onto.clone(),
-                    candidate: candidate.clone(),
+                    state: &state,
+                    target,
+                    expected_tip: onto,
+                    candidate,
+                    identity: &started_of(&state)?.identity,
+                    started_at: state.started_at.unwrap_or_default(),
+                    timeout: LANDING_TIMEOUT,
+                    patience: Patience::default(),
+                    notice: &|_| tracing::warn!("waiting for another `sandbox` on this repository"),
                     journal: self.recorder,
                 })
+                .map_err(Error::from)
             })?;
             let told = match &landed {
                 Landed::Done { commit, .. } => format!("landed {}", commit.short()),
+                Landed::Nothing => "nothing to land".to_owned(),
                 Landed::Moved { .. } => "the target has moved".to_owned(),
                 Landed::Refused(_) => "refused".to_owned(),
             };
@@ -236,8 +276,30 @@ impl Finish<'_> {
     }
 }
 
+fn words_of(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Interrupted => "the run was interrupted",
+        Ending::Terminated => "the run was stopped",
+        Ending::OutOfTime => "the run's time is over",
+    }
+}
+
+/// The exit code of a run that ended early: that of the signal, as a shell would give it.
+fn code_of(ending: Ending) -> u8 {
+    match ending {
+        Ending::Interrupted => 130,
+        Ending::Terminated => 143,
+        Ending::OutOfTime => 1,
+    }
+}
+
 fn block(kind: BlockKind, message: &str, next: &str) -> GateBlock {
     GateBlock { kind, agent: None, card: None, paths: Vec::new(), message: message.to_owned(), next: next.to_owned() }
+}
+
+/// How the run began. A journal without it is damaged.
+pub(super) fn started_of(state: &RunState) -> Result<&RunStarted, Error> {
+    state.started.as_ref().ok_or_else(|| Error::NoStart { run: state.run_id.clone() })
 }
 
 fn target_of(state: &RunState) -> Option<RefName> {

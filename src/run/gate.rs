@@ -23,7 +23,11 @@ pub struct Facts {
 pub fn decide(state: &RunState, facts: &Facts) -> GateDecided {
     let mut blocks = Vec::new();
     if let Some(why) = &facts.ended_early {
-        blocks.push(block(BlockKind::Interrupted, why.clone(), format!("`sandbox status {}` shows what was kept", state.run_id)));
+        blocks.push(block(
+            BlockKind::Interrupted,
+            why.clone(),
+            format!("`sandbox status {}` shows what was kept", state.run_id),
+        ));
     }
     for agent in &state.agents {
         blocks.extend(agent_block(state, agent));
@@ -62,17 +66,24 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
     };
     let retry = format!("`sandbox inspect {name}`, then `sandbox retry {name}`");
     match agent.outcome() {
-        None => told(BlockKind::AgentIncomplete, format!("agent `{name}` has not ended"), format!("`sandbox status {}`", state.run_id)),
+        None => told(
+            BlockKind::AgentIncomplete,
+            format!("agent `{name}` has not ended"),
+            format!("`sandbox status {}`", state.run_id),
+        ),
         Some(AttemptOutcome::Completed) => match agent.merge.as_ref().map(|merge| merge.result) {
             Some(PreviewResult::Clean) => None,
             // The card tells, and is a block of its own.
             Some(PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
             Some(PreviewResult::Blocked) => {
                 let by = agent.merge.iter().flat_map(|merge| &merge.blocked_by).map(|name| format!("`{name}`"));
-                let message = format!("agent `{name}` builds on {}, which is not merged", by.collect::<Vec<_>>().join(", "));
+                let message =
+                    format!("agent `{name}` builds on {}, which is not merged", by.collect::<Vec<_>>().join(", "));
                 told(BlockKind::NotMerged, message, "settle what holds that one, then `sandbox merge`".to_owned())
             }
-            None => told(BlockKind::NotMerged, format!("agent `{name}` is not merged yet"), "`sandbox merge`".to_owned()),
+            None => {
+                told(BlockKind::NotMerged, format!("agent `{name}` is not merged yet"), "`sandbox merge`".to_owned())
+            }
         },
         Some(
             outcome @ (AttemptOutcome::NoChanges
@@ -124,7 +135,9 @@ fn verifier_block(state: &RunState) -> Option<GateBlock> {
     match finished.verdict {
         Verdict::Pass | Verdict::PassWithInherited => None,
         Verdict::Fail => Some(block(BlockKind::VerifierFailed, format!("the verifier failed: {why}"), look)),
-        Verdict::Blocked => Some(block(BlockKind::VerifierFailed, format!("the verifier's pass does not count: {why}"), look)),
+        Verdict::Blocked => {
+            Some(block(BlockKind::VerifierFailed, format!("the verifier's pass does not count: {why}"), look))
+        }
         Verdict::None => Some(block(BlockKind::NoVerdict, format!("the verifier gave no verdict: {why}"), look)),
     }
 }
@@ -168,3 +181,7 @@ pub fn completion_blocked(state: &RunState, decision: &GateDecided) -> Completio
         next_action: decision.blocks.first().map(|block| block.next.clone()).unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

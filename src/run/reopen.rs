@@ -174,10 +174,12 @@ impl Reopened {
         let workspaces = load_workspaces(site, self.recorder.run(), std::iter::once(task.name.clone()))?;
         let generation = workspaces.into_values().next().map_or(1, |(_, generation)| generation + 1);
         if known.merge.as_ref().is_some_and(|merge| merge.merged_as.is_some()) {
-            let why = "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work".to_owned();
+            let why =
+                "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work".to_owned();
             return Err(Error::NoRetry { agent: task.name.clone(), why });
         }
-        let fork = state.candidate.as_ref().map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.to.clone());
+        let fork =
+            state.candidate.as_ref().map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.to.clone());
         self.crew.seat_at(task, generation, fork).map(Some)
     }
 
@@ -188,7 +190,8 @@ impl Reopened {
             for agent in &state.agents {
                 if let Some(attempt) = agent.last_attempt().filter(|attempt| attempt.finished.is_none()) {
                     let finished = interrupted(attempt);
-                    self.recorder.record(Subject::attempt(&agent.name, attempt.number), EventKind::AttemptFinished(finished))?;
+                    self.recorder
+                        .record(Subject::attempt(&agent.name, attempt.number), EventKind::AttemptFinished(finished))?;
                 }
                 if let Some((stage, _)) = agent.stage {
                     let story_id = agent.name.to_string();

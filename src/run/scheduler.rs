@@ -126,8 +126,10 @@ mod tests {
             let names = ["a", "b", "c", "d", "e"];
             let mut entries: Vec<Entry> = (0..5_usize)
                 .map(|at| {
-                    let after: Vec<&str> =
-                        (0..at).filter(|other| bit(u32::try_from(at * 5 + other).unwrap())).map(|other| names[other]).collect();
+                    let after: Vec<&str> = (0..at)
+                        .filter(|other| bit(u32::try_from(at * 5 + other).unwrap()))
+                        .map(|other| names[other])
+                        .collect();
                     entry(names[at], &after, Stand::Waiting)
                 })
                 .collect();

@@ -54,9 +54,12 @@ pub(super) fn start(
     site.require_writable()?;
     let land = options.land;
     let (run, lock) = {
-        let waiting = |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
+        let waiting =
+            |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
         let held = RepositoryLock::acquire(&site.state, Patience::default(), waiting)?;
-        runs::create(&site.state, &held, &plan.name, |folder| freeze(site, plan, options, folder))?
+        runs::create(&site.state, &held, &plan.name, largest_number(site)?, |folder| {
+            freeze(site, plan, options, folder)
+        })?
     };
     let started = RunStarted {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -109,18 +112,26 @@ fn freeze(site: &Site, plan: &Plan, options: &Options, folder: &RunDir) -> Resul
 
 fn pin_base(site: &Site, run: &RunId, base: &CommitId) -> Result<(), Error> {
     let name = RefName::base(run);
-    match site.repository.swap_refs(&[RefEdit::Create { name: name.clone(), new: base.object().clone() }], "sandbox: base")? {
+    match site
+        .repository
+        .swap_refs(&[RefEdit::Create { name: name.clone(), new: base.object().clone() }], "sandbox: base")?
+    {
         Swap::Done => Ok(()),
-        Swap::Lost { name, expected, found } => {
-            let shown = |id: Option<crate::model::ObjectId>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
-            Err(crate::change::Error::RefMoved {
-                reference: name.to_string(),
-                expected: shown(expected),
-                found: shown(found),
-            }
-            .into())
+        Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
+    }
+}
+
+/// The largest run number that a ref carries, be it of a run that this repository has no record of.
+fn largest_number(site: &Site) -> Result<u64, Error> {
+    let mut largest = 0;
+    for prefix in ["refs/heads/sandbox/", "refs/sandbox/"] {
+        for reference in site.repository.load_refs(prefix)? {
+            let run = reference.name.as_str().strip_prefix(prefix).and_then(|rest| rest.split('/').next());
+            let number = run.and_then(|run| run.parse::<RunId>().ok()).map_or(0, |run| run.number());
+            largest = largest.max(number);
         }
     }
+    Ok(largest)
 }
 
 /// The user's repository as it is now.

@@ -53,7 +53,10 @@ pub fn stop(run: &RunDir, patience: Duration) -> Result<Stopped, Error> {
     let until = Instant::now() + patience;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let limit = rustix::event::Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        let limit = rustix::event::Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
         match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit)) {
             Ok(0) => return Ok(Stopped::Told(invocation)),
             Ok(_) => return Ok(Stopped::Ended(invocation)),

@@ -319,7 +319,7 @@ mod tests {
     impl Other {
         fn start(folder: &Path) -> Self {
             let mut child = Command::new(std::env::current_exe().unwrap())
-                .args(["--ignored", "--exact", "--nocapture", "store::lock::tests::hold_locks_for_another_test"])
+                .args(["--exact", "--nocapture", "store::lock::tests::hold_locks_for_another_test"])
                 .env(PLAY, folder)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -345,8 +345,8 @@ mod tests {
         }
     }
 
+    /// Played by another process for the tests below; without it, does nothing.
     #[test]
-    #[ignore = "played by another process for the tests below"]
     #[expect(clippy::print_stdout, reason = "tells the other test")]
     fn hold_locks_for_another_test() {
         let Some(folder) = std::env::var_os(PLAY).map(PathBuf::from) else { return };

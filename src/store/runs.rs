@@ -24,14 +24,16 @@ pub struct Listing {
     pub foreign: Vec<PathBuf>,
 }
 
-/// Makes the next run of `plan`, under the repository lock. `fill` writes what the folder begins with.
+/// Makes the next run of `plan`, under the repository lock. Its number is larger than `used`, the largest that any branch
+/// or ref carries: a clone has the branches of runs it knows nothing of. `fill` writes what the folder begins with.
 pub fn create(
     state: &StateDir,
     _lock: &RepositoryLock,
     plan: &AgentName,
+    used: u64,
     fill: impl FnOnce(&RunDir) -> Result<(), Error>,
 ) -> Result<(RunDir, RunLock), Error> {
-    let number = take_number(state)?;
+    let number = take_number(state, used)?;
     let run = state.run(&RunId::new(plan, number));
     let staged = state.staged_run(run.id());
     // Numbers are used once, so what lies there can only be left from a crash of this very step before its number counted.
@@ -86,7 +88,7 @@ fn none(text: &str) -> Error {
 }
 
 /// The next number, which from now on counts as used.
-fn take_number(state: &StateDir) -> Result<u64, Error> {
+fn take_number(state: &StateDir, used: u64) -> Result<u64, Error> {
     let path = state.next();
     let counted = match json::load_bytes(&path)? {
         None => 1,
@@ -99,7 +101,7 @@ fn take_number(state: &StateDir) -> Result<u64, Error> {
         })?,
     };
     let newest = list(state)?.runs.first().map_or(0, |run| run.id().number());
-    let (number, next) = next_number(counted, newest).ok_or_else(|| {
+    let (number, next) = next_number(counted, newest.max(used)).ok_or_else(|| {
         Error::damaged(&path, "there is no number after the last", "remove the run with the largest number")
     })?;
     atomic::write(&path, format!("{next}\n").as_bytes())?;
@@ -141,7 +143,7 @@ mod tests {
 
     fn make(state: &StateDir, plan: &str) -> (RunDir, RunLock) {
         let held = RepositoryLock::acquire(state, Patience::default(), |_| {}).unwrap();
-        create(state, &held, &plan.parse().unwrap(), |run| atomic::write(&run.plan(), b"plan")).unwrap()
+        create(state, &held, &plan.parse().unwrap(), 0, |run| atomic::write(&run.plan(), b"plan")).unwrap()
     }
 
     fn ids(state: &StateDir) -> Vec<String> {
@@ -172,7 +174,7 @@ mod tests {
         for wrong in [&b""[..], b"x", b"0", b"-1", b"18446744073709551615"] {
             atomic::write(&state.next(), wrong).unwrap();
             let held = RepositoryLock::acquire(&state, Patience::default(), |_| {}).unwrap();
-            let result = create(&state, &held, &"login".parse().unwrap(), |_| Ok(()));
+            let result = create(&state, &held, &"login".parse().unwrap(), 0, |_| Ok(()));
             assert!(matches!(result, Err(Error::Damaged { .. })), "{wrong:?}");
         }
     }
@@ -183,7 +185,7 @@ mod tests {
         let state = StateDir::in_common_dir(folder.path());
         let held = RepositoryLock::acquire(&state, Patience::default(), |_| {}).unwrap();
         let plan = "login".parse().unwrap();
-        let (run, lock) = create(&state, &held, &plan, |staged| {
+        let (run, lock) = create(&state, &held, &plan, 0, |staged| {
             assert_eq!(list(&state)?, Listing::default(), "not seen while it is filled");
             atomic::write(&staged.plan(), b"plan")
         })
@@ -192,11 +194,14 @@ mod tests {
         assert!(lock::run_lock_state(&run).unwrap().is_held());
         assert!(lock.is_of(&run).unwrap(), "the lock went with the folder");
 
-        let failed = create(&state, &held, &plan, |_| Err(Error::Exists { path: "x".into() }));
+        let failed = create(&state, &held, &plan, 0, |_| Err(Error::Exists { path: "x".into() }));
         assert!(matches!(failed, Err(Error::Exists { .. })));
         assert_eq!(ids(&state), ["login-1"]);
         assert_eq!(std::fs::read_dir(state.runs()).unwrap().count(), 1, "nothing is left of it");
-        assert_eq!(create(&state, &held, &plan, |_| Ok(())).unwrap().0.id().as_str(), "login-3");
+        assert_eq!(create(&state, &held, &plan, 0, |_| Ok(())).unwrap().0.id().as_str(), "login-3");
+        // A clone brings branches of runs that have no folder here.
+        assert_eq!(create(&state, &held, &plan, 7, |_| Ok(())).unwrap().0.id().as_str(), "login-8");
+        assert_eq!(create(&state, &held, &plan, 7, |_| Ok(())).unwrap().0.id().as_str(), "login-9");
     }
 
     #[test]

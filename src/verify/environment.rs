@@ -198,7 +198,6 @@ mod tests {
     use super::*;
     use crate::model::plan::{Limits, SandboxSettings};
 
-    #[expect(clippy::unwrap_used, reason = "a test helper")]
     fn program(folder: &Path, name: &str, text: &str) {
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o755).open(folder.join(name)).unwrap();

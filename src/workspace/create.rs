@@ -84,7 +84,6 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
         branch: commission.branch.as_ref(),
         index: &admin_dir.join("index"),
         user_attributes: user_attributes(commission.repository, commission.environment),
-        owners_differ: rustix::process::geteuid().is_root(),
     };
     private::write_agent_directory(&place.git(), &made_of)?;
     private::write_capture_directory(&place.capture(), &made_of)?;

@@ -51,8 +51,6 @@ pub(super) struct Ingredients<'a> {
     pub index: &'a Path,
     /// The user's own attributes file, which holds for all repositories.
     pub user_attributes: Option<PathBuf>,
-    /// Whether files show another owner inside the box than outside, so that owners in an index mean nothing.
-    pub owners_differ: bool,
 }
 
 /// Settings of the user's that change how files are read and written, and nothing else.
@@ -108,9 +106,6 @@ pub(super) fn write_capture_directory(at: &Path, made_of: &Ingredients<'_>) -> R
     let mut config = Config::new(repository.object_format());
     config.core(repository);
     config.set("core", None, "bare", "false");
-    if made_of.owners_differ {
-        config.set("core", None, "checkStat", "minimal");
-    }
     if let Some(attributes) = &made_of.user_attributes {
         copy_if_there(attributes, &at.join("info/user-attributes"))?;
         config.set("core", None, "attributesFile", &format!("{}/info/user-attributes", seen::CAPTURE));
@@ -150,9 +145,6 @@ fn agent_config(made_of: &Ingredients<'_>) -> String {
     config.core(made_of.repository);
     config.set("core", None, "bare", if made_of.repository.is_bare() { "true" } else { "false" });
     config.set("core", None, "quotePath", "false");
-    if made_of.owners_differ {
-        config.set("core", None, "checkStat", "minimal");
-    }
     if sparse_source(made_of.repository).is_some() {
         config.extension("worktreeConfig", "true");
     }

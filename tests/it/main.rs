@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod capture;
+mod flow;
+mod source_rules;
 mod users;
 mod verify;
 mod world;

@@ -16,7 +16,7 @@ use worktree_sandbox::store::{self, Occupant, Record, RepoKey, RunDir, StateDir,
 use worktree_sandbox::verify::{Error, Judged, Parsed, Parser, Verification, judge, no_parser};
 use worktree_sandbox::workspace::Surroundings;
 
-use crate::world::{As, World};
+use crate::world::World;
 
 /// Longer than any test may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -57,7 +57,7 @@ struct Scene {
 impl Scene {
     /// With files `a.txt` and `run.sh`.
     async fn new() -> Self {
-        let mut world = World::bare_of_commits(As::Caller);
+        let mut world = World::without_commits();
         world.set("TOKEN", "secret");
         world.set("TERM", "xterm");
         let first = commit(&world, &[("a.txt", "one\n"), ("run.sh", "test -f a.txt\n")]);

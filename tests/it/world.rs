@@ -36,7 +36,6 @@ pub struct World {
 }
 
 /// How a program ended, and what it wrote.
-#[must_use]
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -164,6 +163,7 @@ impl World {
     }
 
     /// Runs `sandbox` with these arguments.
+    #[must_use]
     pub fn sandbox(&self, arguments: &[&str]) -> Ran {
         self.command(program()).args(arguments).output().unwrap().into()
     }
@@ -183,6 +183,7 @@ impl World {
     }
 
     /// Runs git in the repository.
+    #[must_use]
     pub fn try_git(&self, arguments: &[&str]) -> Ran {
         let mut command = self.command("git");
         command.args(arguments);

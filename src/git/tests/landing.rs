@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use super::super::testing::{File, Fixture, each_git, file, somebody};
+use super::super::testing::{File, Fixture, each_git, file, script, somebody};
 use super::super::*;
 use crate::model::{CommitId, RefName, RepoPath};
 
@@ -60,7 +61,8 @@ impl Landing {
     }
 
     fn land(&self) -> FastForward {
-        self.checkout.fast_forward(&self.new, MINUTE).unwrap()
+        let main = RefName::branch("main").unwrap();
+        self.checkout.fast_forward(&main, &self.old, &self.new, MINUTE).unwrap()
     }
 
     fn landed(&self) -> bool {
@@ -316,8 +318,13 @@ fn a_target_that_has_moved_is_refused() {
         landing.fixture.check_out(&elsewhere);
         assert!(matches!(landing.land(), FastForward::Refused { .. }));
         landing.fixture.check_out(&landing.old);
+        landing.fixture.run("checkout", ["-q", "-b", "other"]);
+        assert!(matches!(landing.land(), FastForward::Refused { .. }), "another branch is checked out");
+        landing.fixture.run("checkout", ["-q", "main"]);
         landing.fixture.write(".git/index.lock", "");
         assert!(matches!(landing.land(), FastForward::Refused { .. }));
+        landing.checkout.clear_index_lock().unwrap();
+        assert_eq!(landing.land(), FastForward::Applied);
     });
 }
 
@@ -414,5 +421,83 @@ fn a_rescue_says_what_it_could_not_take() {
         assert!(rescue.left_out.iter().any(|line| line.contains("nested")), "{rescue:?}");
         let tree = landing.fixture.tree(&rescue.commit);
         assert!(landing.fixture.repository.load_entry(&tree, &RepoPath::from("own")).unwrap().is_some());
+    });
+}
+
+#[test]
+fn killed_in_the_middle() {
+    each_git(|git| {
+        let fixture = Fixture::new(git);
+        // Writing this one file of the new commit kills git, with everything it has started, while it writes files.
+        let filter = fixture.folder.path().join("filter");
+        script(&filter, "content=$(cat); case $content in *new*) kill -9 0;; esac; printf '%s\\n' \"$content\"");
+        fixture.run("config", ["filter.slow.smudge", &format!("'{}'", filter.display())]);
+        fixture.run("config", ["filter.slow.clean", "cat"]);
+        fixture.write(".git/info/attributes", "m filter=slow\n");
+        let both = |text: &str| ["a", "b", "m", "y", "z"].map(|path| file(path, format!("{text}\n")));
+        let old = [&both("old")[..], &[file("gone", "g\n")]].concat();
+        let new = [&both("new")[..], &[file("come/x", "c\n")]].concat();
+        let landing = Landing::with(fixture, &old, &new);
+        landing.fixture.write("own", "mine\n");
+        let before = landing.fixture.files();
+        let main = RefName::branch("main").unwrap();
+        let result = landing.checkout.fast_forward(&main, &landing.old, &landing.new, MINUTE);
+        let Err(Error::Failed { status, .. }) = result else { panic!("{result:?}") };
+        assert_eq!(status.signal(), Some(9));
+
+        assert_ne!(before, landing.fixture.files(), "it was in the middle");
+        let lock = landing.fixture.root().join(".git/index.lock");
+        assert!(lock.exists());
+        assert!(!landing.landed());
+        let read = landing.checkout.load_read_back(&main).unwrap();
+        assert_eq!(read.tip.as_ref(), Some(landing.old.object()));
+        landing.checkout.clear_index_lock().unwrap();
+        let standing = landing.checkout.load_standing(&landing.incoming).unwrap();
+        for (path, expected) in [("a", Standing::AtNew), ("m", Standing::Absent), ("gone", Standing::AtNew)] {
+            assert!(standing.contains(&(RepoPath::from(path), expected)), "{standing:?}");
+        }
+        assert_eq!(landing.checkout.put_back(&landing.old, &landing.incoming).unwrap(), []);
+        assert_eq!(before, landing.fixture.files());
+        assert!(landing.checkout.index_is_at(&landing.old).unwrap());
+        landing.fixture.run("config", ["filter.slow.smudge", "cat"]);
+        assert_eq!(landing.checkout.load_obstacles(&landing.incoming).unwrap(), []);
+        assert_eq!(landing.land(), FastForward::Applied);
+        assert!(landing.landed());
+    });
+}
+
+#[test]
+fn what_lies_outside_a_sparse_checkout() {
+    each_git(|git| {
+        let landing = Landing::every_kind(Fixture::new(git));
+        landing.fixture.run("sparse-checkout", ["set", "kept-folder"]);
+        let checkout = Checkout::of(&landing.fixture.again()).unwrap();
+        let landing = Landing { checkout, ..landing };
+        assert!(!landing.fixture.root().join("d/deep").exists());
+        assert_eq!(landing.obstacles(), []);
+        assert_eq!(landing.land(), FastForward::Applied);
+        assert!(landing.checkout.index_holds(&landing.incoming).unwrap());
+        assert!(!landing.fixture.root().join("d/deep").exists());
+    });
+}
+
+#[test]
+fn a_linked_worktree_is_landed_in_like_the_main_one() {
+    each_git(|git| {
+        let landing = Landing::every_kind(Fixture::new(git));
+        let place = landing.fixture.folder.path().join("linked");
+        landing.fixture.run("checkout", ["-q", "--detach"]);
+        landing.fixture.run("worktree", ["add".as_ref(), "-q".as_ref(), place.as_os_str(), "main".as_ref()]);
+        let main = landing.fixture.files();
+        let checkout = Checkout::open(&landing.fixture.git, &place).unwrap();
+        let landing = Landing { checkout, ..landing };
+        fs::write(place.join("added"), "mine").unwrap();
+        assert_eq!(landing.obstacles(), [(ObstacleKind::Untracked, "added".to_owned())]);
+        fs::remove_file(place.join("added")).unwrap();
+        let rescue = landing.checkout.capture_rescue(&landing.old, &somebody(), "m").unwrap();
+        assert_eq!(rescue.tree, landing.fixture.tree(&landing.old));
+        assert_eq!(landing.land(), FastForward::Applied);
+        assert!(landing.landed());
+        assert_eq!(main, landing.fixture.files());
     });
 }

@@ -275,6 +275,11 @@ fn every_kind_of_conflict_is_found() {
 }
 
 #[test]
+fn sha256_changes_no_verdict() {
+    each_git(|git| table(&Fixture::initialised(git, &["--object-format=sha256"])));
+}
+
+#[test]
 fn hostile_settings_change_no_verdict() {
     each_git(|git| table(&Fixture::hostile(git)));
 }

@@ -208,11 +208,11 @@ fn a_sender_that_stops_sending_is_given_up_on() {
 fn a_pack_that_unfolds_into_too_much_is_stopped() {
     each_git(|git| {
         let pair = Pair::new(git);
-        let commit = pair.theirs.commit(&[&pair.known], &[file("f", vec![b'x'; 300 << 20])]);
+        let commit = pair.theirs.commit(&[&pair.known], &[file("f", vec![b'x'; 150 << 20])]);
         let pack = pair.pack(&commit);
         assert!(pack.len() < 1 << 20, "{} bytes", pack.len());
         // Files over git's threshold are streamed; one just under it is held whole.
-        let limits = PackLimits { memory: Some(200 << 20), ..LIMITS };
+        let limits = PackLimits { memory: Some(120 << 20), ..LIMITS };
         assert_eq!(pair.refused(&pack, &commit, &limits), Refusal::Memory);
         let limits = PackLimits { memory: Some(4 << 30), ..LIMITS };
         assert!(matches!(pair.receive(&pack, &commit, &limits).unwrap(), Received::Stored { .. }));

@@ -111,3 +111,33 @@ fn people_read_renames() {
         );
     });
 }
+
+#[test]
+fn any_two_trees() {
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRunner;
+
+    let names = ["a", "b", "d/a", "d/e/f", " x y", "\u{fc}.txt", "-n"];
+    let one_file = (
+        proptest::sample::select(names.to_vec()),
+        proptest::sample::select(vec!["100644", "100755", "120000"]),
+        proptest::collection::vec(proptest::sample::select(b"ab\n\r\t \0\xff".to_vec()), 1..40),
+    );
+    let tree = proptest::collection::btree_map(one_file.0, (one_file.1, one_file.2), 0..5);
+    each_git(|git| {
+        let fixture = Fixture::hostile(git);
+        let files = |tree: &std::collections::BTreeMap<&'static str, (&'static str, Vec<u8>)>| -> Vec<File> {
+            tree.iter().map(|(path, (mode, content))| File(path, mode, content.clone())).collect()
+        };
+        let mut runner =
+            TestRunner::new(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() });
+        let result = runner.run(&(tree.clone(), tree.clone()), |(old, new)| {
+            let [old, new] = [old, new].map(|tree| fixture.tree(&fixture.commit(&[], &files(&tree))));
+            let path = fixture.folder.path().join("patch");
+            fixture.repository.write_patch(&old, &new, fs::File::create(&path).unwrap()).unwrap();
+            prop_assert_eq!(fixture.repository.replay_patch(&old, &path).unwrap(), new);
+            Ok(())
+        });
+        result.unwrap();
+    });
+}
