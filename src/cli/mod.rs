@@ -40,6 +40,7 @@ pub mod select;
 pub mod settings;
 mod status;
 mod stop;
+mod turn;
 mod usage;
 mod view;
 
@@ -109,6 +110,7 @@ fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Ex
         Verb::Plan(args::PlanArgs { verb: args::PlanVerb::Check(args) }) => plan::check(&args, settings, printer),
         Verb::Doctor => doctor::doctor(settings, printer),
         Verb::Init(args) => init::init(&args, settings, printer),
+        Verb::Turn(args) => turn::turn(&args, settings, printer),
         Verb::Completions(args) => completions::completions(&args, settings, printer),
         Verb::Man(args) => man::man(&args, settings, printer),
         Verb::Run(args) => run::run(&args, settings, printer),
