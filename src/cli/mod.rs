@@ -34,7 +34,6 @@ mod plan;
 pub mod printer;
 mod rooms;
 mod run;
-mod run_errors;
 mod runs;
 pub mod select;
 pub mod settings;
@@ -100,27 +99,26 @@ fn conclude(command: &str, done: Result<Exit, Error>, printer: &mut Printer) -> 
 }
 
 fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
-    let name = verb.name();
     match verb {
+        Verb::Run(args) => run::run(&args, settings, printer),
+        Verb::Exec(args) => exec::exec(&args, settings, printer),
         Verb::Status(args) => status::status(&args, settings, printer),
         Verb::Inspect(args) => inspect::inspect(&args, settings, printer),
         Verb::Logs(args) => logs::logs(&args, settings, printer),
         Verb::Board(args) => board::board(&args, settings, printer),
+        Verb::Merge(args) => again::merge(&args, settings, printer),
+        Verb::Verify(args) => again::verify(&args, settings, printer),
+        Verb::Land(args) => again::land(&args, settings, printer),
+        Verb::Retry(args) => again::retry(&args, settings, printer),
+        Verb::Stop(args) => stop::stop(&args, settings, printer),
         Verb::Runs => runs::runs(settings, printer),
+        Verb::Clean(args) => clean::clean(&args, settings, printer),
         Verb::Plan(args::PlanArgs { verb: args::PlanVerb::Check(args) }) => plan::check(&args, settings, printer),
         Verb::Doctor => doctor::doctor(settings, printer),
         Verb::Init(args) => init::init(&args, settings, printer),
         Verb::Turn(args) => turn::turn(&args, settings, printer),
         Verb::Completions(args) => completions::completions(&args, settings, printer),
         Verb::Man(args) => man::man(&args, settings, printer),
-        Verb::Run(args) => run::run(&args, settings, printer),
-        Verb::Exec(args) => exec::exec(&args, settings, printer),
-        Verb::Merge(args) => again::merge(&args, settings, printer),
-        Verb::Verify(args) => again::verify(&args, settings, printer),
-        Verb::Land(args) => again::land(&args, settings, printer),
-        Verb::Retry(args) => again::retry(&args, settings, printer),
-        Verb::Stop(args) => stop::stop(&args, settings, printer),
-        Verb::Clean(args) => clean::clean(&args, settings, printer),
     }
 }
 

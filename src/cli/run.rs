@@ -17,7 +17,7 @@ pub(super) fn run(args: &RunArgs, settings: &Settings, printer: &mut Printer) ->
     let path = settings.resolve(&args.plan);
     let label = args.plan.display().to_string();
     let text = super::plan::read(&path, &label)?;
-    let (plan, warnings) = plan::load(&label, &text).map_err(Error::from)?;
+    let (plan, warnings) = super::plan::load(&label, &text, settings)?;
     for warning in &warnings {
         printer.warn(&warning.message);
     }
