@@ -5,5 +5,6 @@ mod capture;
 mod flow;
 mod source_rules;
 mod users;
+mod verbs;
 mod verify;
 mod world;
