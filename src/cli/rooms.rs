@@ -2,7 +2,7 @@
 //! message does not say.
 
 use super::error::{Details, Error, ErrorKind};
-use crate::{agent, change, git, integrate, plan, run, store, verify, workspace};
+use crate::{agent, change, git, plan, store, verify, workspace};
 
 impl From<git::Error> for Error {
     fn from(error: git::Error) -> Self {
@@ -165,49 +165,6 @@ impl From<verify::Error> for Error {
     }
 }
 
-impl From<integrate::Error> for Error {
-    fn from(error: integrate::Error) -> Self {
-        use integrate::Error as Integrate;
-        match error {
-            Integrate::Git(error) => error.into(),
-            Integrate::Store(error) => error.into(),
-            Integrate::Change(error) => error.into(),
-            Integrate::Contract { .. } => Self::of(ErrorKind::Corrupt, error),
-            Integrate::CandidateMoved { .. }
-            | Integrate::CandidateCheckedOut { .. }
-            | Integrate::NotBuiltOn { .. }
-            | Integrate::Unclear { .. } => Self::of(ErrorKind::Repository, error),
-        }
-    }
-}
-
-impl From<run::Error> for Error {
-    fn from(error: run::Error) -> Self {
-        use run::Error as Run;
-        match error {
-            Run::Store(error) => error.into(),
-            Run::Git(error) => error.into(),
-            Run::Workspace(error) => error.into(),
-            Run::Change(error) => error.into(),
-            Run::Agent(error) => error.into(),
-            Run::Integrate(error) => error.into(),
-            Run::Verify(error) => error.into(),
-            Run::Contract(error) => error.into(),
-            Run::Unfit { ref fix, .. } => {
-                let fix = fix.clone();
-                Self::of(ErrorKind::Environment, error).hint(fix).hint("`sandbox doctor` looks at everything")
-            }
-            Run::NoHome | Run::NotStopped { .. } | Run::Signals(_) => Self::of(ErrorKind::Environment, error),
-            Run::NoTarget { .. } => Self::of(ErrorKind::Repository, error),
-            Run::NoAgent { .. } | Run::NoRun | Run::NoWorktree { .. } | Run::NoRetry { .. } => {
-                Self::of(ErrorKind::Usage, error)
-            }
-            Run::NoStart { .. } => Self::of(ErrorKind::Corrupt, error),
-            Run::Task(_) => Self::of(ErrorKind::Internal, error),
-        }
-    }
-}
-
 fn hinted(error: Error, hint: Option<impl Into<String>>) -> Error {
     match hint {
         Some(hint) => error.hint(hint),
@@ -222,6 +179,7 @@ mod tests {
     use super::*;
     use crate::cli::Exit;
     use crate::model::RefName;
+    use crate::{integrate, run};
 
     #[test]
     fn each_error_leads_to_its_exit() {

@@ -37,6 +37,14 @@ pub enum Error {
         /// Where it stands.
         found: String,
     },
+    /// Something else moved the ref that keeps the user's checkout, in the moment it was to be set.
+    #[error("`{reference}` was moved by something else at the same time, to {found}: land again")]
+    RescueMoved {
+        /// The ref.
+        reference: RefName,
+        /// Where it stands.
+        found: String,
+    },
     /// The candidate's branch is checked out, where moving it would make every file look changed.
     #[error(
         "branch `{}` is checked out in `{}`: check out another branch there (`git switch --detach` keeps the files), then merge again",

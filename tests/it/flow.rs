@@ -63,10 +63,19 @@ fn a_run_completes_and_touches_nothing_of_the_users() {
     assert_eq!(seqs, (1..=events.len() as u64).collect::<Vec<_>>());
     let merged = world.git(&["show", "sandbox/two-1/integration:docs/new.md"]);
     assert_eq!(merged, "one\ntwo");
-    assert_eq!(world.git(&["show", "sandbox/two-1/integration:README.md"]), "readme", "the user's change is not merged");
+    assert_eq!(
+        world.git(&["show", "sandbox/two-1/integration:README.md"]),
+        "readme",
+        "the user's change is not merged"
+    );
     let subject = world.git(&["log", "--format=%s", "--first-parent", "main..sandbox/two-1/integration"]);
     assert_eq!(subject, "Merge agent coder\nMerge agent writer: Write the docs");
-    let trailers = world.git(&["log", "-1", "--format=%(trailers:key=Sandbox-Agent,key=Sandbox-Contract)", "sandbox/two-1/integration"]);
+    let trailers = world.git(&[
+        "log",
+        "-1",
+        "--format=%(trailers:key=Sandbox-Agent,key=Sandbox-Contract)",
+        "sandbox/two-1/integration",
+    ]);
     assert_eq!(trailers, "Sandbox-Agent: coder\nSandbox-Contract: kept");
 }
 
@@ -149,16 +158,23 @@ fn a_conflict_becomes_a_card_and_blocks_only_what_builds_on_it() {
     let previews: Vec<(String, String)> = events
         .iter()
         .filter(|event| event["type"] == "merge.previewed")
-        .map(|event| (event["agent"].as_str().unwrap().to_owned(), event["data"]["result"].as_str().unwrap().to_owned()))
+        .map(|event| {
+            (event["agent"].as_str().unwrap().to_owned(), event["data"]["result"].as_str().unwrap().to_owned())
+        })
         .collect();
     let expected = [("one", "clean"), ("two", "conflict"), ("three", "blocked"), ("four", "clean")];
     assert_eq!(previews, expected.map(|(agent, result)| (agent.to_owned(), result.to_owned())));
     let blocks = &only(&events, "gate.decided", None)["blocks"];
-    let message = blocks.as_array().unwrap().iter().find(|block| block["agent"] == "three").unwrap()["message"].as_str().unwrap().to_owned();
+    let message = blocks.as_array().unwrap().iter().find(|block| block["agent"] == "three").unwrap()["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(message.contains("`two`"), "{message}");
     // All cards and previews are there before the parent verifier begins.
     let position = |kind: &str, stage: Option<&str>| {
-        events.iter().rposition(|event| event["type"] == kind && stage.is_none_or(|stage| event["data"]["stage"] == stage))
+        events
+            .iter()
+            .rposition(|event| event["type"] == kind && stage.is_none_or(|stage| event["data"]["stage"] == stage))
     };
     let verifier = position("stage.enter", Some("parent-verify")).unwrap();
     assert!(position("card.opened", None).unwrap() < verifier && position("merge.previewed", None).unwrap() < verifier);
@@ -173,12 +189,19 @@ fn a_conflict_becomes_a_card_and_blocks_only_what_builds_on_it() {
 #[test]
 fn the_order_of_finishing_changes_nothing() {
     // The same plan with one agent at a time and with all at once, and once more with the first one slow.
-    let slow = CONFLICT.replace("sed -i 's/a line 10/one/'", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sed -i 's/a line 10/one/'");
+    let slow = CONFLICT.replace(
+        "sed -i 's/a line 10/one/'",
+        "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sed -i 's/a line 10/one/'",
+    );
     let result = |text: &str| {
         let world = World::new();
         let events = events(&world, text, &[], 5);
         let card = only(&events, "card.opened", None).clone();
-        (world.git(&["rev-parse", "sandbox/clash-1/integration^{tree}"]), card["id"].clone(), card["fingerprint"].clone())
+        (
+            world.git(&["rev-parse", "sandbox/clash-1/integration^{tree}"]),
+            card["id"].clone(),
+            card["fingerprint"].clone(),
+        )
     };
     let first = result(CONFLICT);
     assert_eq!(result(&CONFLICT.replace("jobs = 3", "jobs = 1")), first);
@@ -201,9 +224,16 @@ run = ["sh", "-ec", "echo x >> docs/x.txt; if [ $SANDBOX_ATTEMPT = 1 ]; then git
     let events = events(&world, text, &[], 5);
     let finished: Vec<&Value> = events.iter().filter(|event| event["type"] == "attempt.finished").collect();
     assert_eq!(finished.len(), 2);
-    assert_eq!((&finished[0]["data"]["outcome"], &finished[1]["data"]["outcome"]), (&"failed".into(), &"completed".into()));
+    assert_eq!(
+        (&finished[0]["data"]["outcome"], &finished[1]["data"]["outcome"]),
+        (&"failed".into(), &"completed".into())
+    );
     // The second attempt did nothing wrong by itself: its own change is inside.
-    let bases: Vec<&Value> = events.iter().filter(|event| event["type"] == "attempt.started").map(|event| &event["data"]["baseRef"]).collect();
+    let bases: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "attempt.started")
+        .map(|event| &event["data"]["baseRef"])
+        .collect();
     assert_ne!(bases[0], bases[1], "each attempt has a base of its own");
     let card = only(&events, "card.opened", None);
     assert_eq!((card["kind"].as_str(), &card["paths"]), (Some("scope"), &serde_json::json!(["src/b.txt"])));
@@ -339,10 +369,14 @@ fn a_verdict_that_is_none_is_no_pass() {
         ("[verify]\ncommand = [\"sh\", \"-c\", \"echo more >> README.md\"]\n", 6, Some("blocked")),
     ] {
         let world = World::new();
-        let text = format!("[run]\nname = \"v\"\n{verify}[agents.a]\nowns = [\"docs/**\"]\nrun = [\"touch\", \"docs/n\"]\n");
+        let text =
+            format!("[run]\nname = \"v\"\n{verify}[agents.a]\nowns = [\"docs/**\"]\nrun = [\"touch\", \"docs/n\"]\n");
         let before = world.picture();
         let events = events(&world, &text, &["--land"], code);
-        let said = events.iter().find(|event| event["type"] == "verify.finished").map(|event| event["data"]["verdict"].as_str().unwrap());
+        let said = events
+            .iter()
+            .find(|event| event["type"] == "verify.finished")
+            .map(|event| event["data"]["verdict"].as_str().unwrap());
         assert_eq!(said, verdict, "{verify}");
         assert_eq!(world.picture(), before, "{verify}");
     }
@@ -353,7 +387,9 @@ fn exactly_as_many_agents_run_at_once_as_the_plan_says() {
     let world = World::new();
     let mut text = "[run]\nname = \"jobs\"\njobs = 3\n[verify]\ncommand = [\"true\"]\n".to_owned();
     for agent in 0..8 {
-        text += &format!("[agents.a{agent}]\nowns = [\"docs/{agent}\"]\nrun = [\"sh\", \"-ec\", \"touch docs/{agent}; sleep 0.4\"]\n");
+        text += &format!(
+            "[agents.a{agent}]\nowns = [\"docs/{agent}\"]\nrun = [\"sh\", \"-ec\", \"touch docs/{agent}; sleep 0.4\"]\n"
+        );
     }
     let events = events(&world, &text, &[], 0);
     let (mut now, mut most) = (0, 0);
@@ -430,11 +466,27 @@ run = ["sh", "-ec", "echo $SANDBOX_ATTEMPT >> docs/two; sed -i 's/a line 10/two/
 fn exec_runs_one_agent_on_the_same_path() {
     let world = World::new();
     let before = world.picture();
-    let ran: Ran = world.sandbox(&["exec", "--name", "one", "--owns", "docs/**", "--", "sh", "-c", "echo 1 > docs/one"]).expect(1);
+    let ran: Ran =
+        world.sandbox(&["exec", "--name", "one", "--owns", "docs/**", "--", "sh", "-c", "echo 1 > docs/one"]).expect(1);
     assert!(ran.stdout.contains("completed"), "{ran:?}");
     assert_eq!(world.picture(), before);
-    let ran = world.sandbox(&["exec", "--name", "one", "--owns", "docs/**", "--", "sh", "-c", "echo 1 > README.md"]).expect(5);
+    let ran = world
+        .sandbox(&["exec", "--name", "one", "--owns", "docs/**", "--", "sh", "-c", "echo 1 > README.md"])
+        .expect(5);
     assert!(ran.stdout.contains("outside"), "{ran:?}");
-    world.sandbox(&["exec", "--name", "one", "--verify", "test -f docs/one", "--land", "--", "sh", "-c", "echo 1 > docs/one"]).expect(0);
+    world
+        .sandbox(&[
+            "exec",
+            "--name",
+            "one",
+            "--verify",
+            "test -f docs/one",
+            "--land",
+            "--",
+            "sh",
+            "-c",
+            "echo 1 > docs/one",
+        ])
+        .expect(0);
     assert_eq!(world.read("docs/one"), "1\n");
 }

@@ -302,7 +302,8 @@ fn json_stands_alone_without_a_stdin_and_pipes_have_no_colours() {
     run(&world, TWO, 0);
     world.set("TERM", "xterm-256color");
     let path = plan(&world, TWO);
-    let more: [&[&str]; 4] = [&["plan", "check", &path], &["doctor"], &["run", &path, "--dry-run"], &["status", "nope"]];
+    let more: [&[&str]; 4] =
+        [&["plan", "check", &path], &["doctor"], &["run", &path, "--dry-run"], &["status", "nope"]];
     for verb in LOOKING.iter().copied().chain(more).filter(|verb| *verb != ["logs"]) {
         let mut closed = world.command("sh");
         let closed = closed.args(["-c", "exec \"$0\" \"$@\" --json <&-"]).arg(program()).args(verb);

@@ -1,6 +1,6 @@
 //! Fork points, and work that is stale.
 
-use super::world::{World, name, put, task};
+use super::world::{World, failed, name, put, task};
 use crate::integrate::{Fork, Placed, fork_point};
 use crate::model::AttemptOutcome;
 use crate::model::card::CardKind;
@@ -131,7 +131,7 @@ fn begun_anew_on_a_candidate_it_brings_along_only_what_is_accepted() {
     assert_eq!(world.content(&made.candidate, "a.txt"), "one again");
     assert_eq!(world.state().candidate.unwrap().merged, [name("two"), name("one")], "after what it is made of");
     // `two` fails when tried again: what `one` holds of it must not come along.
-    world.tell(&world.failed("two", 2, AttemptOutcome::Failed));
+    world.tell(&failed("two", 2, AttemptOutcome::Failed));
     let made = world.integrate();
     assert_eq!(made.agent(&name("one")), Some(&Placed::Blocked(vec![name("two")])));
     assert_eq!(made.candidate, world.base);

@@ -345,7 +345,7 @@ fn a_landing_that_was_cut_short_is_settled_from_what_is_there() {
     let open = claim(&world, &made, true);
     let checkout = Checkout::open(&world.git, &world.root()).unwrap();
     let target = &open.reference;
-    let forwarded = checkout.fast_forward(target, &open.before, &open.after, Duration::from_secs(60)).unwrap();
+    let forwarded = checkout.fast_forward(target, &open.before, &open.after, Duration::from_mins(1)).unwrap();
     assert_eq!(forwarded, crate::git::FastForward::Applied);
     assert_eq!(settled(&world, &open), Settled::Confirmed);
     assert_eq!(world.state().landed, Some(made.candidate.clone()));

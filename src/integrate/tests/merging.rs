@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::world::{World, gitlink, main_branch, name, put, remove, task};
+use super::world::{World, failed, gitlink, main_branch, name, put, remove, task};
 use crate::integrate::{Error, Placed};
 use crate::model::card::{CardKind, CardState};
 use crate::model::event::{Currency, EventKind, PreviewResult};
@@ -45,7 +45,11 @@ fn accepted_work_becomes_merge_commits_and_touches_nothing_else() {
         "Merge agent docs: work of docs",
         "plan order, whatever order they ended in"
     );
-    assert_eq!(world.parents(&docs), [world.base.clone()], "a contribution has only the fork point as parent");
+    assert_eq!(
+        world.parents(&docs),
+        std::slice::from_ref(&world.base),
+        "a contribution has only the fork point as parent"
+    );
     let [base, contribution] = world.parents(&first).try_into().unwrap();
     assert_eq!(base, world.base);
     assert_eq!(
@@ -196,7 +200,7 @@ fn a_card_whose_matter_is_gone_is_closed_and_says_why() {
     world.works("one", &world.base, &[put("a.txt", "one\n")]);
     let snapshot = world.works("two", &world.base, &[put("a.txt", "two\n")]);
     let first = world.integrate();
-    let better = world.commit(&snapshot, &[snapshot.clone()], &[put("a.txt", "one\n")]);
+    let better = world.commit(&snapshot, std::slice::from_ref(&snapshot), &[put("a.txt", "one\n")]);
     world.tell(&world.attempt("two", 2, &world.base, &snapshot, &better));
     let second = world.integrate();
     assert_eq!(second.closed, first.opened);
@@ -237,7 +241,7 @@ fn work_outside_the_contract_is_refused_on_the_trees_and_not_on_what_was_claimed
 fn what_an_earlier_attempt_left_outside_counts_still() {
     let world = three();
     let first = world.works("parser", &world.base, &[put("b.txt", "sneaked in\n"), put("a.txt", "1\n")]);
-    let second = world.commit(&first, &[first.clone()], &[put("a.txt", "2\n")]);
+    let second = world.commit(&first, std::slice::from_ref(&first), &[put("a.txt", "2\n")]);
     // The second attempt for itself touches only what it owns.
     world.tell(&world.attempt("parser", 2, &world.base, &first, &second));
     let made = world.integrate();
@@ -300,6 +304,62 @@ fn an_agents_attributes_and_the_users_drivers_silence_no_conflict() {
 }
 
 #[test]
+fn every_kind_of_conflict_is_a_card() {
+    type Edits = Vec<super::world::Edit>;
+    let binary = |text: &str| put("a.txt", &format!("\0{text}"));
+    let table: [(&str, Edits, Edits, &str); 6] = [
+        ("modify/delete", vec![remove("a.txt")], vec![put("a.txt", "x\n")], "modify/delete"),
+        ("binary", vec![binary("1")], vec![binary("2")], "binary"),
+        ("add/add", vec![put("n", "1\n")], vec![put("n", "2\n")], "contents"),
+        ("file against folder", vec![put("n", "1\n")], vec![put("n/x", "2\n")], "file/directory"),
+        (
+            "renamed to two places",
+            vec![remove("a.txt"), put("one", "1\n2\n3\n4\n5\n")],
+            vec![remove("a.txt"), put("two", "1\n2\n3\n4\n5\n")],
+            "rename/rename",
+        ),
+        (
+            "link against file",
+            vec![super::world::Edit::Put("n", "120000", "b.txt".to_owned())],
+            vec![put("n", "2\n")],
+            "distinct modes",
+        ),
+    ];
+    for (what, one, two, kind) in table {
+        for (first, second) in [(&one, &two), (&two, &one)] {
+            let world = World::new(vec![task("one", &["**"], &[]), task("two", &["**"], &[])]);
+            world.works("one", &world.base, first);
+            world.works("two", &world.base, second);
+            world.integrate();
+            let card = card_of(&world, CardKind::Conflict);
+            assert_eq!(card.agents, [name("two"), name("one")], "{what}");
+            assert!(card.messages.iter().any(|message| message.kind.contains(kind)), "{what}: {:?}", card.messages);
+            assert!(!card.paths.is_empty() && card.sides.is_some(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_conflict_without_stages_is_a_card_too() {
+    let mut world = World::new(vec![task("one", &["**"], &[]), task("two", &["**"], &[])]);
+    let names = ["d/1", "d/2", "d/3", "d/4"];
+    let files: Vec<_> = names.iter().map(|name| put(name, &format!("{name} is a file\nwith lines\n"))).collect();
+    world.base = world.commit(&world.base, std::slice::from_ref(&world.base), &files);
+    world.run("reset", &["-q", "--hard", world.base.as_str()]);
+    world.begin();
+    // One splits the folder in two, the other adds to it.
+    let mut split: Vec<_> = names.iter().map(|name| remove(name)).collect();
+    let places = ["x/1", "x/2", "y/3", "y/4"];
+    split.extend(names.iter().zip(places).map(|(from, to)| put(to, &format!("{from} is a file\nwith lines\n"))));
+    world.works("one", &world.base, &split);
+    world.works("two", &world.base, &[put("d/new", "n\n")]);
+    world.integrate();
+    let card = card_of(&world, CardKind::Conflict);
+    assert!(card.stages.is_empty() && !card.paths.is_empty(), "{card:?}");
+    assert_eq!(card.agents, [name("two"), name("one")]);
+}
+
+#[test]
 fn paths_named_conflict_are_none() {
     let world = World::new(vec![task("conflict", &["**"], &[])]);
     world.works("conflict", &world.base, &[put("CONFLICT (contents)", "<<<<<<< ours\n=======\n>>>>>>> theirs\n")]);
@@ -317,7 +377,7 @@ fn without_a_sound_record_nothing_is_merged() {
     let other = world.user_commits("b.txt", "x\n");
     let damages: [(&str, &dyn Fn()); 3] = [
         ("missing", &|| std::fs::remove_file(&record).unwrap()),
-        ("torn", &|| crate::store::atomic::write(&record, told[..40].as_bytes()).unwrap()),
+        ("torn", &|| crate::store::atomic::write(&record, &told.as_bytes()[..40]).unwrap()),
         ("another fork point", &|| {
             let text = told.replace(world.base.as_str(), other.as_str());
             crate::store::atomic::write(&record, text.as_bytes()).unwrap();
@@ -391,7 +451,7 @@ fn only_completed_agents_are_merged() {
         let world = World::new(vec![task("parser", &["a.txt"], &[]), task("docs", &["c.txt"], &["parser"])]);
         world.works("parser", &world.base, &[put("a.txt", "x\n")]);
         world.works("docs", &world.fork("docs"), &[put("c.txt", "x\n")]);
-        world.tell(&world.failed("parser", 2, outcome));
+        world.tell(&failed("parser", 2, outcome));
         let made = world.integrate();
         assert_eq!(made.candidate, world.base, "{outcome}");
         assert_eq!(made.agent(&name("parser")), Some(&Placed::Absent(Some(outcome))));
@@ -405,7 +465,7 @@ fn somebody_elses_move_of_the_candidate_is_named() {
     world.works("parser", &world.base, &[put("a.txt", "x\n")]);
     let made = world.integrate();
     let reference = RefName::integration(world.run.id());
-    let foreign = world.commit(&world.base, &[world.base.clone()], &[put("evil", "x\n")]);
+    let foreign = world.commit(&world.base, std::slice::from_ref(&world.base), &[put("evil", "x\n")]);
     world.run("update-ref", &[reference.as_str(), foreign.as_str()]);
     let error = world.try_integrate().unwrap_err();
     assert!(matches!(&error, Error::CandidateMoved { .. }) && error.to_string().contains(foreign.as_str()), "{error}");
@@ -440,9 +500,8 @@ fn a_crash_between_two_steps_is_gone_through_again() {
         for event in &events[1..kept] {
             crate::store::Record::record(&*world.journal.borrow(), event.subject.clone(), event.kind.clone()).unwrap();
         }
-        match at {
-            Some(at) => drop(world.run("update-ref", &[reference.as_str(), at.as_str()])),
-            None => {}
+        if let Some(at) = at {
+            world.run("update-ref", &[reference.as_str(), at.as_str()]);
         }
         assert_eq!(world.integrate().candidate, made.candidate, "{kept} {at:?}");
         assert_eq!(world.repository.load_ref(&reference).unwrap().as_ref(), Some(made.candidate.object()));

@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a test's own set-up fails the test")]
 #![expect(clippy::disallowed_methods, reason = "tests write files as users do")]
 //! A repository and a run in it, for tests: real git, a home of its own, a journal in memory.
 
@@ -156,8 +155,8 @@ impl World {
         let folder = tempfile::Builder::new().prefix("integrate ü ").tempdir().unwrap();
         let home = folder.path().join("home");
         fs::create_dir_all(&home).unwrap();
-        let plain = "[user]\nname = User\nemail = user@example.com\n[init]\ndefaultBranch = main\n";
-        fs::write(home.join(".gitconfig"), format!("{plain}{settings}")).unwrap();
+        let user = "[user]\nname = User\nemail = user@example.com\n[init]\ndefaultBranch = main\n";
+        fs::write(home.join(".gitconfig"), format!("{user}{settings}")).unwrap();
         let pairs: Vec<(OsString, OsString)> = vec![
             ("PATH".into(), std::env::var_os("PATH").unwrap()),
             ("HOME".into(), home.clone().into()),
@@ -394,12 +393,6 @@ impl World {
         Told { events }
     }
 
-    /// What an attempt told that ended otherwise.
-    pub(super) fn failed(&self, agent: &str, number: u32, outcome: AttemptOutcome) -> Told {
-        let subject = Subject::attempt(&name(agent), number);
-        Told { events: vec![(subject, EventKind::AttemptFinished(ended(outcome, None)))] }
-    }
-
     pub(super) fn tell(&self, told: &Told) {
         self.journal.borrow().take_in(&told.events);
     }
@@ -472,7 +465,7 @@ impl World {
             candidate: &integrated.candidate,
             identity: &self.identity,
             started_at: date(),
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
             patience: Patience::default(),
             notice: &|_| {},
             journal: &*journal,
@@ -530,6 +523,12 @@ fn ended(outcome: AttemptOutcome, snapshot: Option<&Snapshot>) -> AttemptFinishe
         outside_since_fork: Vec::new(),
         hints: Vec::new(),
     }
+}
+
+/// What an attempt told that ended otherwise.
+pub(super) fn failed(agent: &str, number: u32, outcome: AttemptOutcome) -> Told {
+    let subject = Subject::attempt(&name(agent), number);
+    Told { events: vec![(subject, EventKind::AttemptFinished(ended(outcome, None)))] }
 }
 
 pub(super) fn run_git(git: &Git, folder: &Path, subcommand: &'static str, arguments: &[&str]) -> String {
