@@ -35,9 +35,10 @@ impl From<integrate::Error> for Error {
             Integrate::Store(error) => error.into(),
             Integrate::Change(error) => error.into(),
             Integrate::Contract { .. } => Self::of(ErrorKind::Corrupt, error),
-            Integrate::CandidateMoved { .. } | Integrate::CandidateCheckedOut { .. } | Integrate::Unclear { .. } => {
-                Self::of(ErrorKind::Repository, error)
-            }
+            Integrate::CandidateMoved { .. }
+            | Integrate::CandidateCheckedOut { .. }
+            | Integrate::RescueMoved { .. }
+            | Integrate::Unclear { .. } => Self::of(ErrorKind::Repository, error),
             Integrate::NotBuiltOn { .. } => Self::of(ErrorKind::Internal, error),
         }
     }
