@@ -34,6 +34,7 @@ mod plan;
 pub mod printer;
 mod rooms;
 mod run;
+mod run_errors;
 mod runs;
 pub mod select;
 pub mod settings;
