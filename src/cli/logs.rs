@@ -69,7 +69,9 @@ fn events(seen: &RunView, follow: bool, settings: &Settings, printer: &mut Print
     let mut human = Human::new(settings.detail());
     if !follow {
         let events = journal::read(&seen.run)?.into_events();
-        events.iter().for_each(|event| tell(event, &mut human, printer));
+        for event in &events {
+            tell(event, &mut human, printer);
+        }
         return Ok(Exit::Complete);
     }
     let mut follower = Follower::new(&seen.run, None)?;
