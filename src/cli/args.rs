@@ -186,6 +186,13 @@ Examples:
     Init(InitArgs),
     /// Work with plan files
     Plan(PlanArgs),
+    /// In an agent's box: end a turn, so that what is there now is kept as one
+    #[command(after_help = "\
+Everything in the box is stopped, captured and goes on. For agents, and for the scripts that drive them.
+
+Examples:
+  sandbox turn 'the parser reads numbers'")]
+    Turn(TurnArgs),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
@@ -221,6 +228,7 @@ impl Verb {
             Self::Doctor => "doctor",
             Self::Init(_) => "init",
             Self::Plan(PlanArgs { verb: PlanVerb::Check(_) }) => "plan check",
+            Self::Turn(_) => "turn",
             Self::Completions(_) => "completions",
             Self::Man(_) => "man",
         }
@@ -429,6 +437,13 @@ Examples:
 pub struct PlanFile {
     /// The plan file
     pub file: PathBuf,
+}
+
+/// `turn`
+#[derive(Debug, Clone, Args)]
+pub struct TurnArgs {
+    /// What the turn was, in a line
+    pub label: Option<String>,
 }
 
 /// `completions`

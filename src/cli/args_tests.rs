@@ -55,6 +55,7 @@ fn every_verb_and_option_is_understood() {
         ("sandbox doctor -q --no-input", "doctor"),
         ("sandbox init", "init"),
         ("sandbox plan check plan.toml", "plan check"),
+        ("sandbox turn 'half done'", "turn"),
         ("sandbox completions zsh", "completions"),
         ("sandbox -C /somewhere man", "man"),
     ] {

@@ -40,6 +40,7 @@ pub mod select;
 pub mod settings;
 mod status;
 mod stop;
+mod turn;
 mod usage;
 mod view;
 
@@ -106,6 +107,7 @@ fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Ex
         Verb::Inspect(args) => inspect::inspect(&args, settings, printer),
         Verb::Logs(args) => logs::logs(&args, settings, printer),
         Verb::Board(args) => board::board(&args, settings, printer),
+        Verb::Turn(args) => turn::turn(&args, settings, printer),
         Verb::Merge(args) => again::merge(&args, settings, printer),
         Verb::Verify(args) => again::verify(&args, settings, printer),
         Verb::Land(args) => again::land(&args, settings, printer),

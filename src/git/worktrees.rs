@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::{Access, Output};
+use super::command::{Access, Command, Output};
 use super::error::Error;
 use super::refs::{RefEdit, Swap};
 use super::repository::{Repository, parsed};
@@ -258,6 +258,17 @@ impl Repository {
             return Err(Error::WorktreeOdd { path: path.to_owned(), detail: "it is still listed".to_owned() });
         }
         Ok(Removal::Dropped)
+    }
+
+    /// Takes a worktree off its branch, so that another may have it. Writes nothing but the worktree's own HEAD, in the
+    /// administrative folder, and looks at no file of the worktree.
+    pub fn detach_worktree(&self, admin_dir: &Path, commit: &CommitId) -> Result<(), Error> {
+        Command::new(self.git(), Access::Write, "update-ref")
+            .git_dir(admin_dir)
+            .folder(admin_dir)
+            .args(["--no-deref", "-m", "sandbox: a newer worktree has the branch", "HEAD", commit.as_str()])
+            .success()
+            .map(drop)
     }
 
     /// Sets the index of a worktree to a commit without touching its files. For a worktree that an agent wrote: only the

@@ -1,6 +1,6 @@
 //! Carrying the agents through their attempts, as many at once as the plan says.
 
-use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -13,13 +13,13 @@ use super::signals::Signals;
 use super::site::Site;
 use crate::agent::{self, Assignment, AttemptEnd};
 use crate::change::{Capturer, Snapshot};
-use crate::git::{Head, RefEdit, Swap};
+use crate::git::{Head, Place, RefEdit, Swap};
 use crate::integrate::{Facts, Fork, fork_point};
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{AgentTask, Plan};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
 use crate::plan::CompiledContract;
-use crate::store::{Occupant, Record, atomic, json};
+use crate::store::{Occupant, Record, RunDir, atomic, json};
 use crate::workspace::{Commission, Workspace, WorkspaceRecord, create, seed};
 
 /// What all agents of a run share.
@@ -206,13 +206,23 @@ impl Crew {
                 return Ok(None);
             }
         };
-        self.seat_at(task, generation, fork).map(Some)
+        self.seat_at(task, generation, fork, Place::NewBranch(self.branch_of(&task.name))).map(Some)
+    }
+
+    /// The branch of an agent.
+    pub(super) fn branch_of(&self, agent: &AgentName) -> RefName {
+        RefName::agent_branch(self.recorder.run().id(), agent)
     }
 
     /// Makes a worktree of an agent at `fork`.
-    pub(super) fn seat_at(&self, task: &AgentTask, generation: u32, fork: CommitId) -> Result<Seat, Error> {
+    pub(super) fn seat_at(
+        &self,
+        task: &AgentTask,
+        generation: u32,
+        fork: CommitId,
+        stand: Place,
+    ) -> Result<Seat, Error> {
         let run = self.recorder.run();
-        let branch = RefName::agent_branch(run.id(), &task.name);
         let place = self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
         let invocation = crate::store::process::current()?;
         let workspace = create(&Commission {
@@ -222,13 +232,13 @@ impl Crew {
             environment: &self.site.environment,
             place,
             fork: fork.clone(),
-            branch: Some(branch),
+            stand,
             reason: format!("sandbox {}/{} pid {}", run.id(), task.name, invocation.pid),
         })?;
         if let Some(checkout) = self.site.repository.top_level() {
             seed(checkout, workspace.place.worktree(), &self.plan.workspace.seed)?;
         }
-        atomic::write_json(&workspace_file(run, &task.name), &workspace.to_record(generation))?;
+        atomic::write_json(&workspace_file(run, &task.name, generation), &workspace.to_record())?;
         let tree = self.site.repository.load_commit(&fork)?.tree;
         let snapshot = Snapshot { commit: fork.clone(), tree };
         Ok(Seat { workspace, latest: snapshot.clone(), fork: snapshot, branch_at: fork, is_new: true })
@@ -265,7 +275,7 @@ impl Crew {
     }
 
     /// Keeps a fork point that no branch holds.
-    fn pin_fork(&self, agent: &AgentName, commit: &CommitId) -> Result<(), Error> {
+    pub(super) fn pin_fork(&self, agent: &AgentName, commit: &CommitId) -> Result<(), Error> {
         let name = RefName::fork(self.recorder.run().id(), agent);
         let new = commit.object().clone();
         let edit = match self.site.repository.load_ref(&name)? {
@@ -305,25 +315,18 @@ impl Crew {
     }
 }
 
-/// Where an agent's worktree is remembered.
-pub(super) fn workspace_file(run: &crate::store::RunDir, agent: &AgentName) -> std::path::PathBuf {
-    run.agent(agent).join("workspace.json")
+/// Where one of an agent's worktrees is remembered.
+fn workspace_file(run: &RunDir, agent: &AgentName, generation: u32) -> PathBuf {
+    run.agent(agent).join(format!("workspace.{generation}.json"))
 }
 
-/// The worktrees that are remembered in a run's folder, by agent.
-pub(super) fn load_workspaces(
-    site: &Site,
-    run: &crate::store::RunDir,
-    agents: impl Iterator<Item = AgentName>,
-) -> Result<BTreeMap<AgentName, (Workspace, u32)>, Error> {
-    let mut found = BTreeMap::new();
-    for agent in agents {
-        if let Some(record) = json::load::<WorkspaceRecord>(&workspace_file(run, &agent))? {
-            let generation = record.generation;
-            let occupant = Occupant::Agent { name: agent.clone(), generation };
-            let place = site.workplaces.place(run.id(), &occupant);
-            found.insert(agent, (Workspace::from_record(record, place), generation));
-        }
+/// The worktrees that an agent has had in a run, the newest last.
+pub(super) fn load_workspaces(site: &Site, run: &RunDir, agent: &AgentName) -> Result<Vec<Workspace>, Error> {
+    let mut found = Vec::new();
+    for generation in 1.. {
+        let Some(record) = json::load::<WorkspaceRecord>(&workspace_file(run, agent, generation))? else { break };
+        let place = site.workplaces.place(run.id(), &Occupant::Agent { name: agent.clone(), generation });
+        found.push(Workspace::from_record(record, place));
     }
     Ok(found)
 }

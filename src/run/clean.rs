@@ -18,7 +18,7 @@ use crate::change::bundle::{self, Ledger};
 use crate::change::{Capturer, Pins, Snapshot};
 use crate::model::change::Actor;
 use crate::model::event::{Event, EventKind, Subject, TurnFinished};
-use crate::model::run::{AgentState, RunState};
+use crate::model::run::{AgentState, AttemptState, RunState};
 use crate::model::{AgentName, CommitId, RefName, RunId, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::lock::{RunLock, run_lock_state};
@@ -123,29 +123,24 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>) -> Result<Vec<It
     })?;
     let state = recorder.state();
     let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)())).await?;
-    let names = state.agents.iter().map(|agent| agent.name.clone());
-    let workspaces = tokio::task::block_in_place(|| load_workspaces(site, run, names))?;
+    let mut workspaces = Vec::new();
+    for agent in &state.agents {
+        workspaces.extend(tokio::task::block_in_place(|| load_workspaces(site, run, &agent.name))?);
+    }
     let mut done = Vec::new();
     for mut item in items {
         if item.action == Action::Remove {
             let agent = item.owner.parse::<AgentName>().ok();
-            let kept = match agent.as_ref().and_then(|name| workspaces.get(name)) {
-                Some((workspace, _)) if workspace.place.worktree() == item.worktree => {
-                    let task = agent.as_ref().and_then(|name| settings.plan.agent(name));
-                    let known = agent.as_ref().and_then(|name| state.agent(name));
-                    match (task, known) {
-                        (Some(task), Some(known)) => {
-                            let keeper = Keeper { capturer: &capturer, recorder: &recorder, workspace, task, known };
-                            keeper.keep().await
-                        }
-                        (None, _) | (_, None) => Err("the run's plan does not name its agent".to_owned()),
-                    }
+            let workspace = workspaces.iter().find(|workspace| workspace.place.worktree() == item.worktree);
+            let task = agent.as_ref().and_then(|name| settings.plan.agent(name));
+            let known = agent.as_ref().and_then(|name| state.agent(name));
+            let kept = match (workspace, task, known) {
+                (Some(workspace), Some(task), Some(known)) => {
+                    Keeper { capturer: &capturer, recorder: &recorder, workspace, task, known }.keep().await
                 }
-                // A worktree that a fresh retry left behind: its attempts ended, each with a capture.
-                Some(_) => Ok("its snapshots are pinned".to_owned()),
                 // The verifier's: nothing in it is anybody's work.
-                None if item.owner == "verify" => Ok("nothing of it is anybody's work".to_owned()),
-                None => Err("nothing is known of it: look at it, and remove it by hand".to_owned()),
+                _ if item.owner == "verify" => Ok("nothing of it is anybody's work".to_owned()),
+                _ => Err("nothing is known of it: look at it, and remove it by hand".to_owned()),
             };
             match kept {
                 Ok(reason) => {
@@ -190,7 +185,7 @@ impl Keeper<'_> {
             Ok::<_, String>(Snapshot { commit: commit.clone(), tree })
         };
         let fork = snapshot(&self.workspace.fork)?;
-        let (last, latest) = match self.known.last_turn() {
+        let (last, latest) = match self.last_turn() {
             Some((turn, finished)) => {
                 (*turn, Snapshot { commit: finished.snapshot.clone(), tree: finished.tree.clone() })
             }
@@ -200,9 +195,10 @@ impl Keeper<'_> {
         let branch = RefName::agent_branch(run, &self.task.name);
         let at = repository.load_ref(&branch).map_err(|error| told(&error))?.map(CommitId::from);
         let turn = TurnId::new(last.attempt, last.turn + 1);
+        // The branch goes along only if this is the worktree that has it.
         let pins = match &at {
-            Some(at) => Pins::of_turn(run, &self.task.name, turn, at),
-            None => Pins { keep: RefName::snapshot(run, &self.task.name, turn), branch: None },
+            Some(at) if *at == latest.commit => Pins::of_turn(run, &self.task.name, turn, at),
+            Some(_) | None => Pins { keep: RefName::snapshot(run, &self.task.name, turn), branch: None },
         };
         let found = self.capturer.capture(self.workspace, &latest, "kept before removal\n", None).await;
         let found = found.map_err(|error| told(&error))?;
@@ -212,6 +208,14 @@ impl Keeper<'_> {
         self.capturer.pin(&pins, &found.snapshot.commit).map_err(|error| told(&error))?;
         self.bundle(turn, &fork, &latest, &found).map_err(|error| told(&error))?;
         Ok(format!("what had changed since was kept as turn {turn}"))
+    }
+
+    /// The last turn that was made in this very worktree: a retry that begins afresh has one of its own.
+    fn last_turn(&self) -> Option<&(TurnId, TurnFinished)> {
+        let worktree = self.workspace.place.worktree();
+        let here =
+            |attempt: &&AttemptState| attempt.started.as_ref().is_some_and(|started| started.worktree == worktree);
+        self.known.attempts.iter().rev().filter(here).find_map(|attempt| attempt.turns.last())
     }
 
     fn bundle(

@@ -13,12 +13,14 @@ use super::signals::Signals;
 use super::site::Site;
 use super::start::load_settings;
 use crate::change::Snapshot;
+use crate::git::{Place, RefEdit, Swap};
 use crate::model::event::{EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::Plan;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
 use crate::store::lock::RunLock;
 use crate::store::{JournalWriter, Record, RunDir};
+use crate::workspace::Workspace;
 
 /// A run that a verb goes on with.
 #[derive(Debug)]
@@ -137,8 +139,7 @@ impl Reopened {
     /// The worktree of the last attempt, as it was left.
     fn old_seat(&self, task: &crate::model::plan::AgentTask, known: &AgentState) -> Result<Option<Seat>, Error> {
         let site = &self.crew.site;
-        let workspaces = load_workspaces(site, self.recorder.run(), std::iter::once(task.name.clone()))?;
-        let Some((workspace, _)) = workspaces.into_values().next() else {
+        let Some(workspace) = load_workspaces(site, self.recorder.run(), &task.name)?.pop() else {
             // It never had one: blocked, or stopped before it began.
             return self.crew.prepare(task, 1);
         };
@@ -171,8 +172,6 @@ impl Reopened {
         state: &RunState,
     ) -> Result<Option<Seat>, Error> {
         let site = &self.crew.site;
-        let workspaces = load_workspaces(site, self.recorder.run(), std::iter::once(task.name.clone()))?;
-        let generation = workspaces.into_values().next().map_or(1, |(_, generation)| generation + 1);
         if known.merge.as_ref().is_some_and(|merge| merge.merged_as.is_some()) {
             let why =
                 "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work".to_owned();
@@ -180,7 +179,34 @@ impl Reopened {
         }
         let fork =
             state.candidate.as_ref().map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.to.clone());
-        self.crew.seat_at(task, generation, fork).map(Some)
+        let had = load_workspaces(site, self.recorder.run(), &task.name)?;
+        let Some(old) = had.last() else {
+            return self.crew.prepare(task, 1);
+        };
+        let branch = self.crew.branch_of(&task.name);
+        let stand = match site.repository.load_ref(&branch)?.map(CommitId::from) {
+            None => Place::NewBranch(branch),
+            Some(at) => {
+                self.hand_over(&branch, old, &at, &fork)?;
+                Place::Branch(branch)
+            }
+        };
+        self.crew.pin_fork(&task.name, &fork)?;
+        let generation = u32::try_from(had.len() + 1).unwrap_or(u32::MAX);
+        self.crew.seat_at(task, generation, fork, stand).map(Some)
+    }
+
+    /// Takes the branch from the old worktree to where the new one begins. What it held is pinned turn by turn.
+    fn hand_over(&self, branch: &RefName, old: &Workspace, at: &CommitId, fork: &CommitId) -> Result<(), Error> {
+        let repository = &self.crew.site.repository;
+        if old.admin_dir.is_dir() {
+            repository.detach_worktree(&old.admin_dir, at)?;
+        }
+        let edit = RefEdit::Update { name: branch.clone(), new: fork.object().clone(), old: at.object().clone() };
+        match repository.swap_refs(&[edit], "sandbox: begin afresh")? {
+            Swap::Done => Ok(()),
+            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
+        }
     }
 
     /// Closes what a coordinator that died left open: attempts without an end, stages without an exit.

@@ -10,7 +10,7 @@ use sandbox::{Host, Launcher};
 use tokio_util::sync::CancellationToken;
 use worktree_sandbox::agent::{self, Assignment, AttemptEnd};
 use worktree_sandbox::change::{Capturer, Snapshot};
-use worktree_sandbox::git::{Git, Repository};
+use worktree_sandbox::git::{Git, Place, Repository};
 use worktree_sandbox::model::event::{Event, EventKind, Subject};
 use worktree_sandbox::model::plan::{AgentTask, Argv, Contract, Plan};
 use worktree_sandbox::model::{AttemptOutcome, RefName, RunId};
@@ -76,7 +76,7 @@ impl Bench {
             environment: &environment,
             place,
             fork: fork.clone(),
-            branch: Some(RefName::agent_branch(&run_id, &agent)),
+            stand: Place::NewBranch(RefName::agent_branch(&run_id, &agent)),
             reason: "test".to_owned(),
         })
         .unwrap();

@@ -88,7 +88,7 @@ fn landing_moves_the_target_and_keeps_what_is_the_users() {
     assert_eq!(world.read("docs/new.md"), "one\ntwo\n");
     assert!(world.read("src/a.txt").contains("changed"));
     assert_eq!(world.read("src/b.txt"), "my own change\n");
-    assert_eq!(world.git(&["status", "--porcelain"]), "M src/b.txt\n?? notes.txt");
+    assert_eq!(world.git(&["status", "--porcelain"]), " M src/b.txt\n?? notes.txt");
     assert_eq!(world.git(&["log", "-1", "--format=%s"]), "Merge agent coder");
     assert_eq!(world.git(&["rev-parse", "main"]), world.git(&["rev-parse", "sandbox/two-1/integration"]));
 }

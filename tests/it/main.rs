@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod capture;
+mod docs;
 mod flow;
 mod source_rules;
 mod users;
