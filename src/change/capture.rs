@@ -249,7 +249,6 @@ impl Capturer {
             Swap::Lost { name, expected, found } => Err(Error::ref_moved(&name, expected, found)),
         }
     }
-
 }
 
 fn failed(workspace: &Workspace, reason: String) -> Error {

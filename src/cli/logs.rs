@@ -79,7 +79,9 @@ fn events(seen: &RunView, follow: bool, settings: &Settings, printer: &mut Print
     loop {
         let over = journal.is_over(None)?;
         follower.coordinated_by(journal.state.invocation.as_ref());
-        journal.new.drain(..).for_each(|event| tell(&event, &mut human, printer));
+        for event in journal.new.drain(..) {
+            tell(&event, &mut human, printer);
+        }
         if over || printer.reader_is_gone() || follower.wait(None)? == News::ReaderGone {
             return Ok(Exit::Complete);
         }
