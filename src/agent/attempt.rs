@@ -515,11 +515,12 @@ fn stop_of_command(ended: &Ended) -> Option<AttemptOutcome> {
 /// What a failed capture says of its attempt, where it is the agent's or the worktree's doing.
 fn stop_of_capture<T>(error: change::Error) -> Going<T> {
     let outcome = match &error {
-        change::Error::Capture { .. } => AttemptOutcome::CaptureFailed,
+        change::Error::Capture { .. }
+        | change::Error::Start(_)
+        | change::Error::Sandbox(_)
+        | change::Error::RefMoved { .. } => AttemptOutcome::CaptureFailed,
         change::Error::Refused { .. } => AttemptOutcome::HarvestRefused,
         change::Error::Workspace(crate::workspace::Error::Tampered { .. }) => AttemptOutcome::Tampered,
-        change::Error::Start(_) | change::Error::Sandbox(_) => AttemptOutcome::CaptureFailed,
-        change::Error::RefMoved { .. } => AttemptOutcome::CaptureFailed,
         change::Error::Workspace(_) | change::Error::Git(_) | change::Error::Store(_) => return Err(error.into()),
     };
     Ok(Err(Stop::new(outcome, with_causes(&error))))

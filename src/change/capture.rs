@@ -111,10 +111,10 @@ impl Capturer {
         let closed = boxed.shutdown().await;
         let report = match (result, closed) {
             (Ok(report), Ok(())) => report?,
-            (Ok(_), Err(error)) => return Err(self.failed(workspace, error.to_string())),
+            (Ok(_), Err(error)) => return Err(failed(workspace, error.to_string())),
             (Err(_), _) => {
                 let reason = format!("it took longer than {} s", within.as_secs());
-                return Err(self.failed(workspace, reason));
+                return Err(failed(workspace, reason));
             }
         };
         let snapshot = Snapshot {
@@ -141,7 +141,7 @@ impl Capturer {
         previous: &Snapshot,
         message: &str,
     ) -> Result<Report, Error> {
-        let failed = |reason: String| self.failed(workspace, reason);
+        let failed = |reason: String| failed(workspace, reason);
         let request = serde_json::to_vec(&self.request(workspace, previous, message))
             .map_err(|error| failed(error.to_string()))?;
         let mut command = BoxCommand::new([seen::PROGRAM, inside::ARGUMENT])
@@ -192,9 +192,9 @@ impl Capturer {
         commit: &CommitId,
         workspace: &Workspace,
     ) -> Result<Received, Error> {
-        let failed = |error: io::Error| self.failed(workspace, error.to_string());
-        let (mut sender, receiver) = tokio::net::unix::pipe::pipe().map_err(failed)?;
-        let stream: OwnedFd = receiver.into_blocking_fd().map_err(failed)?;
+        let broken = |error: io::Error| failed(workspace, error.to_string());
+        let (mut sender, receiver) = tokio::net::unix::pipe::pipe().map_err(broken)?;
+        let stream: OwnedFd = receiver.into_blocking_fd().map_err(broken)?;
         let repository = self.repository.clone();
         let commit = commit.clone();
         let incoming = self.incoming.clone();
@@ -206,10 +206,10 @@ impl Capturer {
         // Git may refuse the pack before its end, and then reads no further: that is no fault of the pipe.
         let copied = tokio::io::copy(&mut stdout, &mut sender).await;
         drop(sender);
-        let received = receiving.await.map_err(|error| self.failed(workspace, error.to_string()))??;
-        match (copied, &received) {
-            (Err(error), Received::Stored { .. }) => Err(failed(error)),
-            (Ok(_), _) | (Err(_), Received::Refused(_)) => Ok(received),
+        let outcome = receiving.await.map_err(|error| failed(workspace, error.to_string()))??;
+        match (copied, &outcome) {
+            (Err(error), Received::Stored { .. }) => Err(broken(error)),
+            (Ok(_), _) | (Err(_), Received::Refused(_)) => Ok(outcome),
         }
     }
 
@@ -249,8 +249,8 @@ impl Capturer {
             Swap::Lost { name, expected, found } => Err(Error::ref_moved(&name, expected, found)),
         }
     }
+}
 
-    fn failed(&self, workspace: &Workspace, reason: String) -> Error {
-        Error::Capture { worktree: workspace.place.worktree().to_owned(), reason }
-    }
+fn failed(workspace: &Workspace, reason: String) -> Error {
+    Error::Capture { worktree: workspace.place.worktree().to_owned(), reason }
 }

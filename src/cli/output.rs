@@ -153,24 +153,24 @@ impl<'a> Teller<'a> {
     }
 
     /// Shows what came.
-    pub(super) fn take_in(&mut self, printed: Printed, bytes: &[u8], printer: &mut Printer) {
+    pub(super) fn take_in(&mut self, from: Printed, bytes: &[u8], printer: &mut Printer) {
         match &mut self.form {
             Form::Raw => printer.answer_bytes(bytes),
             Form::Terminal(lines) => {
-                if self.last.replace(printed).is_some_and(|last| last != printed) {
+                if self.last.replace(from).is_some_and(|last| last != from) {
                     printer.answer(&lines.end());
                 }
                 printer.answer(&lines.take_in(bytes));
             }
-            Form::Gathered(all) => all.entry(printed).or_default().extend_from_slice(bytes),
+            Form::Gathered(all) => all.entry(from).or_default().extend_from_slice(bytes),
             Form::Pieces(held) => {
-                let held = held.entry(printed).or_default();
+                let held = held.entry(from).or_default();
                 held.extend_from_slice(bytes);
                 let whole = held.iter().rposition(|byte| *byte == b'\n').map(|end| end + 1);
                 let whole = whole.or((held.len() >= PIECE).then_some(held.len()));
                 if let Some(whole) = whole {
                     let lines: Vec<u8> = held.drain(..whole).collect();
-                    let data = LogsData { of: self.of.clone(), outputs: vec![piece(printed, &lines)] };
+                    let data = LogsData { of: self.of.clone(), outputs: vec![piece(from, &lines)] };
                     printer.json(&Envelope::answer(self.command, Some(self.run.clone()), data, Vec::new()));
                 }
             }

@@ -2,7 +2,7 @@
 //! message does not say.
 
 use super::error::{Details, Error, ErrorKind};
-use crate::{agent, change, git, integrate, plan, run, store, verify, workspace};
+use crate::{agent, change, git, plan, store, verify, workspace};
 
 impl From<git::Error> for Error {
     fn from(error: git::Error) -> Self {
@@ -165,53 +165,66 @@ impl From<verify::Error> for Error {
     }
 }
 
-impl From<integrate::Error> for Error {
-    fn from(error: integrate::Error) -> Self {
-        use integrate::Error as Integrate;
-        match error {
-            Integrate::Git(error) => error.into(),
-            Integrate::Store(error) => error.into(),
-            Integrate::Change(error) => error.into(),
-            Integrate::Contract { .. } => Self::of(ErrorKind::Corrupt, error),
-            Integrate::CandidateMoved { .. }
-            | Integrate::RescueMoved { .. }
-            | Integrate::CandidateCheckedOut { .. }
-            | Integrate::NotBuiltOn { .. }
-            | Integrate::Unclear { .. } => Self::of(ErrorKind::Repository, error),
-        }
-    }
-}
-
-impl From<run::Error> for Error {
-    fn from(error: run::Error) -> Self {
-        use run::Error as Run;
-        match error {
-            Run::Store(error) => error.into(),
-            Run::Git(error) => error.into(),
-            Run::Workspace(error) => error.into(),
-            Run::Change(error) => error.into(),
-            Run::Agent(error) => error.into(),
-            Run::Integrate(error) => error.into(),
-            Run::Verify(error) => error.into(),
-            Run::Contract(error) => error.into(),
-            Run::Unfit { ref fix, .. } => {
-                let fix = fix.clone();
-                Self::of(ErrorKind::Environment, error).hint(fix).hint("`sandbox doctor` looks at everything")
-            }
-            Run::NoHome | Run::NotStopped { .. } | Run::Signals(_) => Self::of(ErrorKind::Environment, error),
-            Run::NoTarget { .. } => Self::of(ErrorKind::Repository, error),
-            Run::NoAgent { .. } | Run::NoRun | Run::NoWorktree { .. } | Run::NoRetry { .. } => {
-                Self::of(ErrorKind::Usage, error)
-            }
-            Run::NoStart { .. } => Self::of(ErrorKind::Corrupt, error),
-            Run::Task(_) => Self::of(ErrorKind::Internal, error),
-        }
-    }
-}
-
 fn hinted(error: Error, hint: Option<impl Into<String>>) -> Error {
     match hint {
         Some(hint) => error.hint(hint),
         None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::cli::Exit;
+    use crate::model::RefName;
+    use crate::{integrate, run};
+
+    #[test]
+    fn each_error_leads_to_its_exit() {
+        let path = || PathBuf::from("/x");
+        let not_found = || store::Error::NotFound { what: "run", name: "x".to_owned(), known: Vec::new() };
+        let damaged = || store::Error::Damaged { path: path(), place: None, reason: "odd".to_owned(), hint: "look" };
+        let locked =
+            || store::Error::Locked { path: path(), holder: None, age: None, waited: std::time::Duration::ZERO };
+        let ambiguous = || store::Error::Ambiguous { what: "run", name: "a".to_owned(), candidates: Vec::new() };
+        let branch = RefName::branch("main").unwrap();
+        let cases: Vec<(Error, Exit)> = vec![
+            (git::Error::GitMissing { looked: "git".to_owned() }.into(), Exit::Unfit),
+            (git::Error::NotARepository { path: path() }.into(), Exit::Unfit),
+            (git::Error::DubiousOwnership { path: path(), fix: "git config".to_owned() }.into(), Exit::Unfit),
+            (git::Error::NoCommit { branch: branch.clone() }.into(), Exit::Unfit),
+            (git::Error::NoSuchCommit { revision: "x".to_owned(), stderr: String::new() }.into(), Exit::Usage),
+            (git::Error::unparsable("git x", "y").into(), Exit::Internal),
+            (store::Error::Held { run: "a-1".parse().unwrap(), holder: None, age: None }.into(), Exit::Locked),
+            (locked().into(), Exit::Locked),
+            (damaged().into(), Exit::Damaged),
+            (store::Error::Newer { path: path(), found: 2, known: 1 }.into(), Exit::Damaged),
+            (not_found().into(), Exit::Usage),
+            (ambiguous().into(), Exit::Usage),
+            (workspace::Error::Store(damaged()).into(), Exit::Damaged),
+            (workspace::Error::Expose { path: "~/x".to_owned(), why: "gone".to_owned() }.into(), Exit::Plan),
+            (change::Error::Git(git::Error::NoCommit { branch }).into(), Exit::Unfit),
+            (agent::Error::Change(change::Error::Store(not_found())).into(), Exit::Usage),
+            (verify::Error::Store(damaged()).into(), Exit::Damaged),
+            (integrate::Error::Store(damaged()).into(), Exit::Damaged),
+            (run::Error::Store(damaged()).into(), Exit::Damaged),
+            (run::Error::Unfit { cause: "no".to_owned(), fix: "do".to_owned() }.into(), Exit::Unfit),
+            (run::Error::Task("x".to_owned()).into(), Exit::Internal),
+        ];
+        for (error, exit) in cases {
+            assert_eq!(error.exit(), exit, "{}", error.render());
+        }
+    }
+
+    #[test]
+    fn a_held_run_names_itself_and_the_way_out() {
+        let held = Error::from(store::Error::Held { run: "login-3".parse().unwrap(), holder: None, age: None });
+        assert_eq!(held.run().map(ToString::to_string).as_deref(), Some("login-3"));
+        insta::assert_snapshot!(held.render(), @r"
+        error: run `login-3` is held by another process: wait until it is done, or stop it
+        hint: `sandbox stop login-3` ends it
+        ");
     }
 }

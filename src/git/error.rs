@@ -89,7 +89,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The folder belongs to no repository.
-    #[error("`{}` is not in a git repository: run this inside one, or make one with `sandbox init --git`", path.display())]
+    #[error("`{}` is not in a git repository: run this inside one, or make one with `git init` and a first commit", path.display())]
     NotARepository {
         /// The folder that was asked about.
         path: PathBuf,

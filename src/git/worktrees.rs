@@ -21,7 +21,7 @@ use super::repository::{Repository, parsed};
 use crate::model::{CommitId, RefName};
 
 /// The time a checkout may take.
-const FILL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const FILL_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// A worktree as git lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Repository {
             && !self.is_linked()
             && main.path == self.common_dir()
         {
-            main.path = top.to_owned();
+            top.clone_into(&mut main.path);
         }
         for (at, worktree) in worktrees.iter_mut().enumerate() {
             worktree.git_dir = if at == 0 {

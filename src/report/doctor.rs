@@ -147,6 +147,20 @@ mod tests {
 
         let checks = vec![note, Check::failed("commit", "none", "make one\x1b[2J"), Check::ok("home", "/home/me")];
         let data = DoctorData::of(7, Some("6.1".to_owned()), checks, vec![layer(true), layer(false)]);
-        insta::assert_snapshot!(data.render(Look::PLAIN), @"");
+        insta::assert_snapshot!(data.render(Look::PLAIN), @r"
+        sandbox 0.1.0, uid 7, Linux 6.1
+
+        note    git           git 2.39.5
+                              fix: use 2.43
+        FAILED  commit        none
+                              fix: make one\u{1b}[2J
+        ok      home          /home/me
+
+        layers, each tried in a box
+        yes     files         wrote outside: refused
+        NO      files         wrote outside: refused
+
+        a run would not start
+        ");
     }
 }

@@ -66,10 +66,11 @@ fn render_agent(agent: &AgentPreview, look: Look) -> String {
     let limits = agent.sandbox.limits;
     let idle = text::duration(limits.idle);
     let time = text::duration(limits.time);
-    fact(
-        "within",
-        &format!("{time}, {idle} of silence, {} bytes of output; {}", limits.output, bounds(&agent.sandbox)),
-    );
+    let output = match (limits.output >> 20, limits.output.trailing_zeros()) {
+        (mebibytes, 20..) => format!("{mebibytes} MiB"),
+        (_, 0..20) => text::count(limits.output, "byte", "bytes"),
+    };
+    fact("within", &format!("{time}, {idle} of silence, {output} of output; {}", bounds(&agent.sandbox)));
     out
 }
 
@@ -116,6 +117,30 @@ mod tests {
             turns = [["one"], ["two"]]
         "#;
         let (plan, _) = load("plan.toml", plan).unwrap();
-        insta::assert_snapshot!(render(&Preview::new(&plan), Look::PLAIN), @"");
+        insta::assert_snapshot!(render(&Preview::new(&plan), Look::PLAIN), @r"
+        login  nothing was run
+        target    the branch checked out
+        at once   one agent a core
+        landing   only when asked for
+        seed      .env
+        setup     npm ci
+        order     schema
+        then      ui
+        verifier  make test  (at most 30m 00s; no network)
+
+        schema
+          owns    db/**
+          runs    sh -c 'echo '\''a b'\'''
+          within  30m 00s, 10m 00s of silence, 64 MiB of output; no network, gets API_KEY
+
+        ui  The page
+          after   schema
+          owns    ui/**
+          shares  lock
+          runs    one
+          runs    two
+          tries   2
+          within  30m 00s, 10m 00s of silence, 64 MiB of output; no network, gets API_KEY
+        ");
     }
 }

@@ -72,9 +72,8 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
             format!("`sandbox status {}`", state.run_id),
         ),
         Some(AttemptOutcome::Completed) => match agent.merge.as_ref().map(|merge| merge.result) {
-            Some(PreviewResult::Clean) => None,
-            // The card tells, and is a block of its own.
-            Some(PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
+            // A card tells of what is held, and is a block of its own.
+            Some(PreviewResult::Clean | PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
             Some(PreviewResult::Blocked) => {
                 let by = agent.merge.iter().flat_map(|merge| &merge.blocked_by).map(|name| format!("`{name}`"));
                 let message =

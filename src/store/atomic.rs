@@ -300,7 +300,6 @@ mod tests {
     }
 
     fn mode(path: &Path) -> u32 {
-        use std::os::unix::fs::PermissionsExt;
         path.metadata().unwrap().permissions().mode()
     }
 

@@ -103,13 +103,11 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
 
 /// The user's own attributes file, which holds for all repositories.
 fn user_attributes(repository: &Repository, environment: &HostEnvironment) -> Option<std::path::PathBuf> {
-    let path = match repository.config().text("core.attributesfile") {
-        Some(path) => expand_home(path, &environment.home),
-        None => {
-            let base =
-                environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
-            base.join("git/attributes")
-        }
+    let path = if let Some(path) = repository.config().text("core.attributesfile") {
+        expand_home(path, &environment.home)
+    } else {
+        let base = environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
+        base.join("git/attributes")
     };
     path.is_file().then_some(path)
 }

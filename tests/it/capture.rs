@@ -90,7 +90,7 @@ impl Bench {
             incoming: state.incoming(),
             date: 1_700_000_000,
             pack_size: 64 << 20,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
         };
         let tree = repository.load_commit(&fork).unwrap().tree;
         let fork = Snapshot { commit: fork, tree };

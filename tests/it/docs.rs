@@ -95,8 +95,7 @@ fn every_exit_code_is_documented() {
 #[test]
 fn every_event_is_documented() {
     let text = read("docs/events.md");
-    let named: BTreeSet<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
+    let named: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
     let known: BTreeSet<&str> = EventKind::NAMES.iter().copied().collect();
     assert_eq!(named, known, "the headings of docs/events.md are the types of events");
     for name in known {
@@ -107,7 +106,11 @@ fn every_event_is_documented() {
         let event: Event =
             serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("the example of `{name}`: {error}"));
         assert_eq!(event.kind.name(), name, "the example of `{name}`");
-        assert_eq!(serde_json::to_value(&event).unwrap(), example, "the example of `{name}` has every field, and no other");
+        assert_eq!(
+            serde_json::to_value(&event).unwrap(),
+            example,
+            "the example of `{name}` has every field, and no other"
+        );
         for field in example["data"].as_object().unwrap().keys() {
             assert!(section.contains(&format!("| `{field}` |")), "`{name}` does not explain `{field}`");
         }
@@ -171,7 +174,9 @@ fn every_place_on_disk_is_documented() {
             ("<attempt>.<turn>", "1.1"),
             ("<run>", "login-3"),
         ];
-        let filled = filled.iter().fold(shown.trim_end_matches([' ', '/']).to_owned(), |all, (name, value)| all.replace(name, value));
+        let filled = filled
+            .iter()
+            .fold(shown.trim_end_matches([' ', '/']).to_owned(), |all, (name, value)| all.replace(name, value));
         assert!(path.to_str().unwrap().contains(&format!("/{filled}")), "{} is not {shown}", path.display());
         assert!(text.contains(shown), "{shown} is missing in docs/state.md");
     }
@@ -208,12 +213,17 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
 /// A command as its help tells it.
 fn described(command: &Command, path: &str) -> String {
     let mut out = format!("{}.\n", command.get_about().unwrap().to_string().trim_end_matches('.'));
-    let own = || command.get_arguments().filter(|arg| !arg.is_global_set() && arg.get_id() != "help" && arg.get_id() != "version");
+    let own = || {
+        command
+            .get_arguments()
+            .filter(|arg| !arg.is_global_set() && arg.get_id() != "help" && arg.get_id() != "version")
+    };
     if command.get_subcommands().count() == 0 || own().count() > 0 {
         let usage = command.clone().bin_name(path).render_usage().to_string();
         out.push_str(&format!("\n```text\n{}\n```\n", usage.trim_start_matches("Usage: ")));
     }
-    let shared = command.get_arguments().filter(|arg| arg.is_global_set() && arg.get_help_heading() != Some("Everywhere"));
+    let shared =
+        command.get_arguments().filter(|arg| arg.is_global_set() && arg.get_help_heading() != Some("Everywhere"));
     let table = options_table(own().chain(shared));
     if table.lines().count() > 2 {
         out.push_str(&format!("\n{table}"));
@@ -288,7 +298,9 @@ fn what_documents_tell_to_run_is_there() {
     let makefile = read("Makefile");
     let mut seen = 0;
     for (name, text) in documents() {
-        for line in text.split("\n```sh\n").skip(1).flat_map(|block| block.split("\n```").next().unwrap_or_default().lines()) {
+        for line in
+            text.split("\n```sh\n").skip(1).flat_map(|block| block.split("\n```").next().unwrap_or_default().lines())
+        {
             let mut words = line.split_whitespace();
             match (words.next(), words.next()) {
                 (Some("make"), Some(target)) => {

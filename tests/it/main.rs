@@ -6,5 +6,6 @@ mod docs;
 mod flow;
 mod source_rules;
 mod users;
+mod verbs;
 mod verify;
 mod world;
