@@ -4,7 +4,7 @@
 //!
 //! With `UPDATE_DOCS=1` the parts that are made from the code are written anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -16,6 +16,7 @@ use worktree_sandbox::store::{Occupant, RepoKey, StateDir, Workplaces, env};
 use worktree_sandbox::{model, plan};
 
 use crate::source_rules::{files, root};
+use crate::world::World;
 
 fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -315,4 +316,83 @@ fn what_documents_tell_to_run_is_there() {
         }
     }
     assert!(seen > 0, "the documents name no target of the Makefile");
+}
+
+/// Asks every query on a run that has a bit of everything, and compares the keys of the answer with the document.
+#[test]
+fn every_answer_in_json_is_documented() {
+    const PLAN: &str = r#"
+[run]
+name = "p"
+[verify]
+command = ["true"]
+[agents.one]
+owns = ["src/**"]
+run = ["sh", "-c", "echo 2 > src/a.txt; echo hello"]
+[agents.two]
+owns = ["docs/**"]
+run = ["sh", "-c", "echo 2 > docs/x.txt; echo 3 > src/a.txt"]
+"#;
+    let world = World::new();
+    fs::write(world.home().join("p.toml"), PLAN).unwrap();
+    let events = world.sandbox(&["run", "../p.toml", "--json"]).expect(5);
+    assert!(events.json_lines().iter().all(|line| line["type"].is_string() && line["seq"].is_u64()));
+    let board = world.sandbox(&["board", "--json"]).expect(0).json();
+    let card = board["data"]["lanes"][0]["cards"][0]["id"].as_str().unwrap().to_owned();
+    let text = read("docs/json.md");
+    let row = keys_of(&text, "### An agent's row");
+    let asked = |arguments: &[&str], code: i32, heading: &str| {
+        let answer = world.sandbox(&[arguments, &["--json"]].concat()).expect(code).json();
+        let keys: BTreeSet<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, BTreeSet::from(["v", "command", "run", "data", "warnings"]), "{arguments:?}");
+        let mut known = keys_of(&text, heading);
+        if heading == "### `inspect AGENT`" {
+            known.extend(row.clone());
+        }
+        explained(&answer["data"], &known, &format!("{arguments:?}"));
+        answer
+    };
+    let status = asked(&["status"], 0, "### `status`");
+    explained(&status["data"]["agents"][0], &row, "a row");
+    for verb in ["merge", "verify", "land"] {
+        asked(&[verb], 5, "### `merge`");
+    }
+    asked(&["inspect", "one"], 0, "### `inspect AGENT`");
+    asked(&["inspect", "one", "--turn", "1.1"], 0, "### `inspect AGENT --turn A.T`");
+    asked(&["inspect", "one", "--patch"], 0, "### `inspect AGENT --patch`");
+    asked(&["inspect", "one", "--stat"], 0, "### `inspect AGENT --stat`");
+    asked(&["inspect", "one", "--files"], 0, "### `inspect AGENT --files`");
+    asked(&["inspect", "one", "--output"], 0, "### `logs AGENT`");
+    asked(&["logs", "verify"], 0, "### `logs AGENT`");
+    asked(&["board"], 0, "### `board list`");
+    asked(&["board", "show", &card], 0, "### `board show CARD`");
+    asked(&["runs"], 0, "### `runs`");
+    asked(&["run", "../p.toml", "--dry-run"], 0, "### `run PLAN --dry-run`");
+    asked(&["plan", "check", "../p.toml"], 0, "### `plan check PLAN`");
+    asked(&["stop"], 0, "### `stop`");
+    asked(&["clean", "--dry-run"], 0, "### `clean`");
+    asked(&["doctor"], 0, "### `doctor`");
+    asked(&["init", "new.toml"], 0, "### `init FILE`");
+    asked(&["completions", "bash"], 0, "### `completions SHELL`");
+    asked(&["man"], 0, "### `man`");
+}
+
+/// The keys that the table under a heading explains, each with whether it may be absent.
+fn keys_of(text: &str, heading: &str) -> BTreeMap<String, bool> {
+    let section = section(text, heading).unwrap_or_else(|| panic!("docs/json.md has no `{heading}`"));
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let keys: BTreeMap<String, bool> =
+        rows.map(|(key, rest)| (key.to_owned(), rest.contains("may be absent"))).collect();
+    assert!(!keys.is_empty(), "`{heading}` explains nothing");
+    keys
+}
+
+fn explained(data: &serde_json::Value, known: &BTreeMap<String, bool>, what: &str) {
+    let found: BTreeSet<&str> = data.as_object().unwrap().keys().map(String::as_str).collect();
+    for key in &found {
+        assert!(known.contains_key(*key), "docs/json.md does not explain `{key}` of {what}");
+    }
+    for (key, may_be_absent) in known {
+        assert!(*may_be_absent || found.contains(key.as_str()), "{what} has no `{key}`, as docs/json.md has it");
+    }
 }
