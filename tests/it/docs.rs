@@ -5,6 +5,7 @@
 //! With `UPDATE_DOCS=1` the parts that are made from the code are written anew.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -24,7 +25,7 @@ fn read(name: &str) -> String {
 
 /// Every document, with its path from the root.
 fn documents() -> Vec<(String, String)> {
-    let found = files().into_iter().filter(|(name, _)| name.ends_with(".md"));
+    let found = files().into_iter().filter(|(name, _)| Path::new(name).extension().is_some_and(|kind| kind == "md"));
     let read: Vec<_> = found.map(|(name, path)| (name, fs::read_to_string(path).unwrap())).collect();
     assert!(read.len() > 10, "only {} documents were found", read.len());
     read
@@ -88,7 +89,7 @@ fn every_variable_is_documented() {
 fn every_exit_code_is_documented() {
     let mut table = String::from("| code | meaning |\n|---|---|\n");
     for exit in Exit::ALL {
-        table.push_str(&format!("| {} | {} |\n", exit.code(), exit.meaning()));
+        writeln!(table, "| {} | {} |", exit.code(), exit.meaning()).unwrap();
     }
     compare("docs/exit-codes.md", "cli::exit", &table);
 }
@@ -221,16 +222,16 @@ fn described(command: &Command, path: &str) -> String {
     };
     if command.get_subcommands().count() == 0 || own().count() > 0 {
         let usage = command.clone().bin_name(path).render_usage().to_string();
-        out.push_str(&format!("\n```text\n{}\n```\n", usage.trim_start_matches("Usage: ")));
+        writeln!(out, "\n```text\n{}\n```", usage.trim_start_matches("Usage: ")).unwrap();
     }
     let shared =
         command.get_arguments().filter(|arg| arg.is_global_set() && arg.get_help_heading() != Some("Everywhere"));
     let table = options_table(own().chain(shared));
     if table.lines().count() > 2 {
-        out.push_str(&format!("\n{table}"));
+        write!(out, "\n{table}").unwrap();
     }
     if let Some(after) = command.get_after_help() {
-        out.push_str(&format!("\n```text\n{}\n```\n", after.to_string().trim_end()));
+        writeln!(out, "\n```text\n{}\n```", after.to_string().trim_end()).unwrap();
     }
     out
 }
@@ -245,20 +246,20 @@ fn options_table<'a>(arguments: impl Iterator<Item = &'a Arg>) -> String {
         let mut shown = [short, long].into_iter().flatten().collect::<Vec<_>>().join(", ");
         match (&value, shown.is_empty()) {
             (Some(value), true) => shown = format!("<{value}>"),
-            (Some(value), false) => shown.push_str(&format!(" <{value}>")),
+            (Some(value), false) => write!(shown, " <{value}>").unwrap(),
             (None, _) => {}
         }
         let mut help = argument.get_help().map(ToString::to_string).unwrap_or_default().replace('|', "\\|");
         let defaults: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
         if !defaults.is_empty() && argument.get_action().takes_values() {
-            help.push_str(&format!(" [default: {}]", defaults.join(", ")));
+            write!(help, " [default: {}]", defaults.join(", ")).unwrap();
         }
         let possible: Vec<String> =
             argument.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
         if !possible.is_empty() && argument.get_action().takes_values() {
-            help.push_str(&format!(": {}", possible.join(", ")));
+            write!(help, ": {}", possible.join(", ")).unwrap();
         }
-        table.push_str(&format!("| `{shown}` | {help} |\n"));
+        writeln!(table, "| `{shown}` | {help} |").unwrap();
     }
     table
 }
