@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use sandbox::{Command as BoxCommand, Enforcement, Launcher, Sandbox, SpawnError, Stdio};
+use sandbox::{Command as BoxCommand, Enforcement, Sandbox, SpawnError, Stdio};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -169,7 +169,7 @@ impl<'a> Attempt<'a> {
             Ok(enforcement) => enforcement,
             Err(refusal) => return refused(refusal.to_string()),
         };
-        match Sandbox::start(&enforcement, &Launcher::new(&capturer.environment.program)).await {
+        match Sandbox::start(&enforcement, &capturer.environment.launcher()).await {
             Ok(boxed) => {
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
                 Ok(Ok((boxed, listener.map(TurnSocket::new))))

@@ -3,7 +3,9 @@
 //!
 //! **The agent's** lies in the box where the repository's common directory lies outside, and is complete: its own HEAD,
 //! refs, index, config and objects, with the repository's objects below it, read-only, as an alternate. Whatever the agent
-//! does to it stays in it. **The capture's** is never seen by the agent; it borrows objects from both.
+//! does to it stays in it. **The capture's** is never seen by the agent, and borrows from the repository's objects alone: an
+//! object that the agent forged or damaged must not stand in for a file. Where the agent's commits are looked at, its objects
+//! are put in reach for that one command.
 //!
 //! Both are written, not copied: a copy would carry along what only the repository may have (hooks, includes, a
 //! credential helper, a monitor command, addresses with passwords in them).
@@ -101,8 +103,7 @@ pub(super) fn write_capture_directory(at: &Path, made_of: &Ingredients<'_>) -> R
         folder_at(&at.join(folder))?;
     }
     file_at(&at.join("HEAD"), b"ref: refs/heads/none\n")?;
-    let alternates = format!("{}\n{}/objects\n", seen::PARENT_OBJECTS, seen::AGENT);
-    file_at(&at.join("objects/info/alternates"), alternates.as_bytes())?;
+    file_at(&at.join("objects/info/alternates"), format!("{}\n", seen::PARENT_OBJECTS).as_bytes())?;
     let mut config = Config::new(repository.object_format());
     config.core(repository);
     config.set("core", None, "bare", "false");
