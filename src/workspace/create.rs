@@ -37,6 +37,7 @@ pub fn create(commission: &Commission<'_>) -> Result<Workspace, Error> {
     let Commission { repository, state, place, .. } = commission;
     for folder in [place.worktree().parent(), place.private().parent()].into_iter().flatten() {
         private::folder_at(folder)?;
+        private::require_own(folder)?;
     }
     let addition = Addition {
         path: place.worktree(),
@@ -87,7 +88,8 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
     };
     private::write_agent_directory(&place.git(), &made_of)?;
     private::write_capture_directory(&place.capture(), &made_of)?;
-    for folder in [place.home(), place.tmp(), place.capture_home(), place.capture_tmp()] {
+    private::write_home(&place.home(), commission.repository)?;
+    for folder in [place.tmp(), place.capture_home(), place.capture_tmp()] {
         private::folder_at(&folder)?;
     }
     Ok(())
@@ -95,13 +97,11 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
 
 /// The user's own attributes file, which holds for all repositories.
 fn user_attributes(repository: &Repository, environment: &HostEnvironment) -> Option<std::path::PathBuf> {
-    let path = match repository.config().text("core.attributesfile") {
-        Some(path) => expand_home(path, &environment.home),
-        None => {
-            let base =
-                environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
-            base.join("git/attributes")
-        }
+    let path = if let Some(path) = repository.config().text("core.attributesfile") {
+        expand_home(path, &environment.home)
+    } else {
+        let base = environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
+        base.join("git/attributes")
     };
     path.is_file().then_some(path)
 }
