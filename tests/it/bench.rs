@@ -146,7 +146,7 @@ impl Bench {
             environment: &environment,
             place,
             fork: fork.clone(),
-            branch: Some(RefName::agent_branch(&run_id(), &plan.agents[0].name)),
+            stand: Place::NewBranch(RefName::agent_branch(&run_id(), &plan.agents[0].name)),
             reason: "test".to_owned(),
         })
         .unwrap();
