@@ -70,7 +70,7 @@ pub(crate) fn files() -> BTreeMap<String, PathBuf> {
 
 /// Every source file below these folders.
 fn sources(folders: &[&str]) -> BTreeMap<String, String> {
-    let rust = files().into_iter().filter(|(name, _)| name.ends_with(".rs"));
+    let rust = files().into_iter().filter(|(name, _)| Path::new(name).extension().is_some_and(|kind| kind == "rs"));
     let wanted = rust.filter(|(name, _)| folders.iter().any(|folder| name.starts_with(folder)));
     let read: BTreeMap<String, String> = wanted.map(|(name, path)| (name, fs::read_to_string(path).unwrap())).collect();
     assert!(!read.is_empty(), "no sources below {folders:?}");
