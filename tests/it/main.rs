@@ -2,8 +2,10 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod capture;
+mod crash;
 mod docs;
 mod flow;
+mod going;
 mod source_rules;
 mod users;
 mod verbs;
