@@ -77,13 +77,16 @@ pub(super) async fn run_all(crew: &Arc<Crew>, jobs: usize) -> Result<(), Error> 
             }
         }
     }
-    if let Some(error) = failed {
-        return Err(error);
-    }
     for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
-        crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began")?;
+        let told = crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began");
+        match (told, &failed) {
+            (Ok(()), _) => {}
+            (Err(error), None) => return Err(error),
+            // What went wrong first is what is told.
+            (Err(error), Some(_)) => tracing::warn!(%error, agent = %entry.name, "its end was not written down"),
+        }
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 fn set(entries: &mut [Entry], name: &AgentName, stand: Stand) {

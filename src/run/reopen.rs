@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::agents::{Crew, Seat, load_pinned_turns, load_workspaces};
-use super::coordinator::Report;
+use super::coordinator::{Report, close_on_fault};
 use super::error::Error;
 use super::finish::Finish;
 use super::recorder::{Observer, Recorder};
@@ -77,12 +77,20 @@ impl Reopened {
 
     /// Previews and candidate anew from the present snapshots, then the verifier.
     pub async fn merge(&self) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_merge().await)
+    }
+
+    async fn do_merge(&self) -> Result<Report, Error> {
         self.close_interrupted()?;
         self.finish().complete(false, false).await
     }
 
     /// Has the present candidate judged.
     pub async fn verify(&self, fresh: bool) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_verify(fresh).await)
+    }
+
+    async fn do_verify(&self, fresh: bool) -> Result<Report, Error> {
         self.close_interrupted()?;
         if self.recorder.state().candidate.is_none() {
             self.finish().integrate().await?;
@@ -93,6 +101,10 @@ impl Reopened {
 
     /// Lands the candidate if the gate is open. What was never integrated or judged is so first.
     pub async fn land(&self) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_land().await)
+    }
+
+    async fn do_land(&self) -> Result<Report, Error> {
         self.close_interrupted()?;
         if self.recorder.state().candidate.is_none() {
             self.finish().integrate().await?;
@@ -106,6 +118,10 @@ impl Reopened {
     /// The next attempt of an agent, in its worktree; or, `fresh`, in a new one made from the present candidate. Then the
     /// rest as [`Self::merge`] does it.
     pub async fn retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_retry(agent, fresh).await)
+    }
+
+    async fn do_retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
         self.close_interrupted()?;
         let crew = &self.crew;
         let task = crew.plan.agent(agent).ok_or_else(|| no_agent(&self.recorder.state(), agent.as_str()))?;

@@ -96,12 +96,9 @@ fn die_and_go_on(death: Death, expected: &str) -> bool {
     }
     mend_git(&world);
     assert_eq!(ran.code, None, "{death:?}: {ran:?}");
-    if death.call.contains("merge --ff-only") && death.git_goes_on {
-        // The one call that changes the user's checkout; it may be under way still.
-        until("the merge has ended", || {
-            (!world.repo.join(".git/index.lock").exists() && world.repo.join("docs/b").exists()).then_some(())
-        });
-    } else {
+    // The one call that changes the user's checkout may be under way still.
+    until("no git is at work in the checkout", || (!world.repo.join(".git/index.lock").exists()).then_some(()));
+    if !world.repo.join("docs/b").exists() {
         assert_eq!(world.picture(), before, "{death:?}");
     }
     let Some(first) = fs::read_dir(world.store().join("runs")).ok().and_then(|mut runs| runs.next()) else {
@@ -124,13 +121,13 @@ fn die_and_go_on(death: Death, expected: &str) -> bool {
         return true;
     }
     let now = status(&world);
-    assert_eq!(now["condition"], "interrupted", "{death:?} {now:#}");
+    assert_eq!(now["state"], "interrupted", "{death:?} {now:#}");
     assert_none_left(&world.home().display().to_string());
     for agent in ["a", "b"] {
         let now = status(&world);
-        let row = now["agents"].as_array().unwrap().iter().find(|row| row["name"] == agent).unwrap().clone();
-        assert_ne!(row["condition"], "running", "{death:?} {row:#}");
-        if !["completed", "no_changes"].contains(&row["condition"].as_str().unwrap()) {
+        let row = now["agents"].as_array().unwrap().iter().find(|row| row["agent"] == agent).unwrap().clone();
+        assert_ne!(row["state"], "running", "{death:?} {row:#}");
+        if !["completed", "no_changes"].contains(&row["state"].as_str().unwrap()) {
             let ran = world.sandbox(&["retry", agent]);
             assert!(matches!(ran.code, Some(0 | 1)), "{death:?} {agent} {ran:?}");
         }
