@@ -3,8 +3,10 @@
 
 mod bench;
 mod capture;
+mod crash;
 mod docs;
 mod flow;
+mod going;
 mod source_rules;
 mod users;
 mod verbs;
