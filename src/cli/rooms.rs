@@ -116,7 +116,9 @@ impl From<workspace::Error> for Error {
             Workspace::Git(error) => error.into(),
             Workspace::Store(error) => error.into(),
             Workspace::Expose { .. } | Workspace::Seed { .. } => Self::of(ErrorKind::Plan, error),
-            Workspace::Io { .. } | Workspace::Place { .. } => Self::of(ErrorKind::Environment, error),
+            Workspace::Io { .. } | Workspace::Place { .. } | Workspace::Program { .. } | Workspace::Exposed { .. } => {
+                Self::of(ErrorKind::Environment, error)
+            }
             Workspace::Tampered { .. } => Self::of(ErrorKind::Corrupt, error)
                 .hint("its turns are kept: `sandbox inspect <agent>`; `sandbox retry <agent> --fresh` makes another"),
         }

@@ -17,10 +17,10 @@ use crate::git::{Head, Place, RefEdit, Swap};
 use crate::integrate::{Facts, Fork, fork_point};
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{AgentTask, Plan};
-use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
+use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::{Occupant, Record, RunDir, atomic, json};
-use crate::workspace::{Commission, Workspace, WorkspaceRecord, create, seed};
+use crate::workspace::{Commission, Workspace, WorkspaceRecord, create, remove, seed};
 
 /// What all agents of a run share.
 #[derive(Debug)]
@@ -77,13 +77,16 @@ pub(super) async fn run_all(crew: &Arc<Crew>, jobs: usize) -> Result<(), Error> 
             }
         }
     }
-    if let Some(error) = failed {
-        return Err(error);
-    }
     for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
-        crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began")?;
+        let told = crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began");
+        match (told, &failed) {
+            (Ok(()), _) => {}
+            (Err(error), None) => return Err(error),
+            // What went wrong first is what is told.
+            (Err(error), Some(_)) => tracing::warn!(%error, agent = %entry.name, "its end was not written down"),
+        }
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 fn set(entries: &mut [Entry], name: &AgentName, stand: Stand) {
@@ -206,7 +209,29 @@ impl Crew {
                 return Ok(None);
             }
         };
-        self.seat_at(task, generation, fork, Place::NewBranch(self.branch_of(&task.name))).map(Some)
+        let stand = self.clear_for(task, generation, &fork)?;
+        self.seat_at(task, generation, fork, stand).map(Some)
+    }
+
+    /// Takes away what a coordinator that died while it made this worktree left of it, and says what the new one stands
+    /// on. No agent was ever in it: that it is there is written down before one is let in.
+    fn clear_for(&self, task: &AgentTask, generation: u32, fork: &CommitId) -> Result<Place, Error> {
+        let run = self.recorder.run();
+        let repository = &self.site.repository;
+        let place = self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
+        remove(repository, &self.site.state, &place)?;
+        let branch = self.branch_of(&task.name);
+        match repository.load_ref(&branch)?.map(CommitId::from) {
+            None => Ok(Place::NewBranch(branch)),
+            Some(at) if at == *fork => Ok(Place::Branch(branch)),
+            Some(at) => Err(Error::NoRetry {
+                agent: task.name.clone(),
+                why: format!(
+                    "its branch `{}` stands at {at} already: delete it if that is not wanted, then try again",
+                    branch.short()
+                ),
+            }),
+        }
     }
 
     /// The branch of an agent.
@@ -296,7 +321,7 @@ impl Crew {
     }
 
     /// Tells of an agent that no attempt is made of.
-    fn not_begun(&self, name: &AgentName, outcome: AttemptOutcome, reason: &str) -> Result<(), Error> {
+    pub(super) fn not_begun(&self, name: &AgentName, outcome: AttemptOutcome, reason: &str) -> Result<(), Error> {
         let number = self.recorder.state().agent(name).map_or(0, |agent| agent.attempts.len()) + 1;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let finished = AttemptFinished {
@@ -329,4 +354,11 @@ pub(super) fn load_workspaces(site: &Site, run: &RunDir, agent: &AgentName) -> R
         found.push(Workspace::from_record(record, place));
     }
     Ok(found)
+}
+
+/// The turns of an agent that have a pinned snapshot, also those that a coordinator died over before it told of them.
+pub(super) fn load_pinned_turns(site: &Site, run: &RunDir, agent: &AgentName) -> Result<Vec<TurnId>, Error> {
+    let prefix = format!("refs/sandbox/{}/{agent}/", run.id());
+    let found = site.repository.load_refs(&prefix)?;
+    Ok(found.iter().filter_map(|found| found.name.as_str().strip_prefix(&prefix)?.parse().ok()).collect())
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::agents::load_workspaces;
+use super::agents::{load_pinned_turns, load_workspaces};
 use super::error::Error;
 use super::recorder::{Observer, Recorder};
 use super::site::Site;
@@ -18,7 +18,7 @@ use crate::change::bundle::{self, Ledger};
 use crate::change::{Capturer, Pins, Snapshot};
 use crate::model::change::Actor;
 use crate::model::event::{Event, EventKind, Subject, TurnFinished};
-use crate::model::run::{AgentState, AttemptState, RunState};
+use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, CommitId, RefName, RunId, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::lock::{RunLock, run_lock_state};
@@ -136,10 +136,14 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>) -> Result<Vec<It
             let known = agent.as_ref().and_then(|name| state.agent(name));
             let kept = match (workspace, task, known) {
                 (Some(workspace), Some(task), Some(known)) => {
-                    Keeper { capturer: &capturer, recorder: &recorder, workspace, task, known }.keep().await
+                    Keeper { site, capturer: &capturer, recorder: &recorder, workspace, task, known }.keep().await
                 }
                 // The verifier's: nothing in it is anybody's work.
                 _ if item.owner == "verify" => Ok("nothing of it is anybody's work".to_owned()),
+                // That a worktree is there is written down before an agent is let in.
+                (None, Some(_), Some(known)) if known.last_turn_in(&item.worktree).is_none() => {
+                    Ok("no agent was ever in it".to_owned())
+                }
                 _ => Err("nothing is known of it: look at it, and remove it by hand".to_owned()),
             };
             match kept {
@@ -168,6 +172,7 @@ fn place_of(site: &Site, worktree: &std::path::Path) -> Result<crate::store::Wor
 
 /// Sees to it that the files of a worktree are pinned and bundled.
 struct Keeper<'a> {
+    site: &'a Site,
     capturer: &'a Capturer,
     recorder: &'a Recorder,
     workspace: &'a Workspace,
@@ -185,7 +190,7 @@ impl Keeper<'_> {
             Ok::<_, String>(Snapshot { commit: commit.clone(), tree })
         };
         let fork = snapshot(&self.workspace.fork)?;
-        let (last, latest) = match self.last_turn() {
+        let (last, latest) = match self.known.last_turn_in(self.workspace.place.worktree()) {
             Some((turn, finished)) => {
                 (*turn, Snapshot { commit: finished.snapshot.clone(), tree: finished.tree.clone() })
             }
@@ -194,7 +199,7 @@ impl Keeper<'_> {
         let run = self.recorder.run().id();
         let branch = RefName::agent_branch(run, &self.task.name);
         let at = repository.load_ref(&branch).map_err(|error| told(&error))?.map(CommitId::from);
-        let turn = TurnId::new(last.attempt, last.turn + 1);
+        let turn = self.next_turn(last).map_err(|error| told(&error))?;
         // The branch goes along only if this is the worktree that has it.
         let pins = match &at {
             Some(at) if *at == latest.commit => Pins::of_turn(run, &self.task.name, turn, at),
@@ -210,12 +215,11 @@ impl Keeper<'_> {
         Ok(format!("what had changed since was kept as turn {turn}"))
     }
 
-    /// The last turn that was made in this very worktree: a retry that begins afresh has one of its own.
-    fn last_turn(&self) -> Option<&(TurnId, TurnFinished)> {
-        let worktree = self.workspace.place.worktree();
-        let here =
-            |attempt: &&AttemptState| attempt.started.as_ref().is_some_and(|started| started.worktree == worktree);
-        self.known.attempts.iter().rev().filter(here).find_map(|attempt| attempt.turns.last())
+    /// The turn after `last` that no snapshot is pinned as yet, be it by a coordinator that died before it told of it.
+    fn next_turn(&self, last: TurnId) -> Result<TurnId, Error> {
+        let pinned = load_pinned_turns(self.site, self.recorder.run(), &self.task.name)?;
+        let newest = pinned.iter().filter(|turn| turn.attempt == last.attempt).map(|turn| turn.turn).max();
+        Ok(TurnId::new(last.attempt, newest.unwrap_or(0).max(last.turn).saturating_add(1)))
     }
 
     fn bundle(

@@ -47,15 +47,19 @@ impl Finish<'_> {
     /// Decides, and lands if `landing` and the gate is open.
     pub(super) async fn conclude(&self, landing: bool) -> Result<Report, Error> {
         let decision = self.decide().await?;
-        if let Some(ending) = self.signals.ending() {
-            return tokio::task::block_in_place(|| close(self.recorder, code_of(ending), false, None));
-        }
-        if !decision.open || !landing {
-            return tokio::task::block_in_place(|| {
-                close(self.recorder, gate::exit_code(&decision), decision.open, None)
-            });
+        if self.signals.ending().is_some() || !decision.open || !landing {
+            return self.close(&decision);
         }
         self.land().await
+    }
+
+    /// Ends the run without landing.
+    fn close(&self, decision: &GateDecided) -> Result<Report, Error> {
+        let (code, complete) = match self.signals.ending() {
+            Some(ending) => (code_of(ending), false),
+            None => (gate::exit_code(decision), decision.open),
+        };
+        tokio::task::block_in_place(|| close(self.recorder, code, complete, None))
     }
 
     fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
@@ -218,10 +222,8 @@ impl Finish<'_> {
                     self.integrate().await?;
                     self.verify(false).await?;
                     let decision = self.decide().await?;
-                    if !decision.open {
-                        return tokio::task::block_in_place(|| {
-                            close(self.recorder, gate::exit_code(&decision), false, None)
-                        });
+                    if self.signals.ending().is_some() || !decision.open {
+                        return self.close(&decision);
                     }
                 }
                 Landed::Moved { .. } => {}

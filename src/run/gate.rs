@@ -30,7 +30,7 @@ pub fn decide(state: &RunState, facts: &Facts) -> GateDecided {
         ));
     }
     for agent in &state.agents {
-        blocks.extend(agent_block(state, agent));
+        blocks.extend(agent_block(agent));
     }
     for card in state.open_cards() {
         blocks.push(GateBlock {
@@ -59,7 +59,7 @@ fn block(kind: BlockKind, message: String, next: String) -> GateBlock {
     GateBlock { kind, agent: None, card: None, paths: Vec::new(), message, next }
 }
 
-fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
+fn agent_block(agent: &AgentState) -> Option<GateBlock> {
     let name = &agent.name;
     let told = |kind, message: String, next: String| {
         Some(GateBlock { agent: Some(name.clone()), ..block(kind, message, next) })
@@ -69,7 +69,7 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
         None => told(
             BlockKind::AgentIncomplete,
             format!("agent `{name}` has not ended"),
-            format!("`sandbox status {}`", state.run_id),
+            format!("`sandbox retry {name}`"),
         ),
         Some(AttemptOutcome::Completed) => match agent.merge.as_ref().map(|merge| merge.result) {
             // A card tells of what is held, and is a block of its own.

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use super::agents::{Crew, Seat, load_workspaces};
-use super::coordinator::Report;
+use super::agents::{Crew, Seat, load_pinned_turns, load_workspaces};
+use super::coordinator::{Report, close_on_fault};
 use super::error::Error;
 use super::finish::Finish;
 use super::recorder::{Observer, Recorder};
@@ -45,7 +45,9 @@ impl Reopened {
             Ok::<_, Error>((recorder, settings.plan, site.load_head()?))
         })?;
         let state = recorder.state();
-        let (Some(started), Some(at)) = (&state.started, state.started_at) else { return Err(Error::NoRun) };
+        let (Some(started), Some(at)) = (&state.started, state.started_at) else {
+            return Err(Error::NoStart { run: recorder.run().id().clone() });
+        };
         let base = started.base.clone();
         let capturer = site.capturer(at).await?;
         let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
@@ -75,12 +77,20 @@ impl Reopened {
 
     /// Previews and candidate anew from the present snapshots, then the verifier.
     pub async fn merge(&self) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_merge().await)
+    }
+
+    async fn do_merge(&self) -> Result<Report, Error> {
         self.close_interrupted()?;
         self.finish().complete(false, false).await
     }
 
     /// Has the present candidate judged.
     pub async fn verify(&self, fresh: bool) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_verify(fresh).await)
+    }
+
+    async fn do_verify(&self, fresh: bool) -> Result<Report, Error> {
         self.close_interrupted()?;
         if self.recorder.state().candidate.is_none() {
             self.finish().integrate().await?;
@@ -91,6 +101,10 @@ impl Reopened {
 
     /// Lands the candidate if the gate is open. What was never integrated or judged is so first.
     pub async fn land(&self) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_land().await)
+    }
+
+    async fn do_land(&self) -> Result<Report, Error> {
         self.close_interrupted()?;
         if self.recorder.state().candidate.is_none() {
             self.finish().integrate().await?;
@@ -104,12 +118,16 @@ impl Reopened {
     /// The next attempt of an agent, in its worktree; or, `fresh`, in a new one made from the present candidate. Then the
     /// rest as [`Self::merge`] does it.
     pub async fn retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_retry(agent, fresh).await)
+    }
+
+    async fn do_retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
         self.close_interrupted()?;
         let crew = &self.crew;
         let task = crew.plan.agent(agent).ok_or_else(|| no_agent(&self.recorder.state(), agent.as_str()))?;
         let state = self.recorder.state();
         let known = state.agent(agent).ok_or_else(|| no_agent(&state, agent.as_str()))?;
-        let first = known.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0) + 1;
+        let first = tokio::task::block_in_place(|| self.next_attempt(known))?;
         let seat = self
             .prepare(agent, async {
                 tokio::task::block_in_place(|| {
@@ -122,6 +140,15 @@ impl Reopened {
             None => return self.finish().conclude(false).await,
         }
         self.finish().complete(false, false).await
+    }
+
+    /// The number of the next attempt. One that died early may have pinned a snapshot and told nothing yet: its number is
+    /// used up too.
+    fn next_attempt(&self, known: &AgentState) -> Result<u32, Error> {
+        let told = known.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0);
+        let pinned = load_pinned_turns(&self.crew.site, self.recorder.run(), &known.name)?;
+        let pinned = pinned.iter().map(|turn| turn.attempt).max().unwrap_or(0);
+        Ok(told.max(pinned).saturating_add(1))
     }
 
     async fn prepare<T>(&self, agent: &AgentName, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
@@ -157,7 +184,8 @@ impl Reopened {
             agent: task.name.clone(),
             why: format!("its branch `{}` is gone; use `sandbox retry {} --fresh`", branch.short(), task.name),
         })?;
-        let latest = match known.last_turn() {
+        // That of this very worktree: one that begins afresh does not go on from where another was left.
+        let latest = match known.last_turn_in(workspace.place.worktree()) {
             Some((_, turn)) => Snapshot { commit: turn.snapshot.clone(), tree: turn.tree.clone() },
             None => fork.clone(),
         };
@@ -209,7 +237,8 @@ impl Reopened {
         }
     }
 
-    /// Closes what a coordinator that died left open: attempts without an end, stages without an exit.
+    /// Closes what a coordinator that died left open: attempts without an end, stages without an exit, and agents whose
+    /// turn never came.
     fn close_interrupted(&self) -> Result<(), Error> {
         tokio::task::block_in_place(|| {
             let state = self.recorder.state();
@@ -224,6 +253,15 @@ impl Reopened {
                     let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
                     self.recorder.record(Subject::agent(&agent.name), EventKind::StageExit(exit))?;
                 }
+                if agent.attempts.is_empty() {
+                    let why = "the coordinator ended before it began";
+                    self.crew.not_begun(&agent.name, AttemptOutcome::Interrupted, why)?;
+                }
+            }
+            if let Some(stage) = state.stage {
+                let story_id = state.run_id.to_string();
+                let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
+                self.recorder.record(Subject::run(), EventKind::StageExit(exit))?;
             }
             Ok(())
         })

@@ -46,6 +46,7 @@ pub fn create(commission: &Commission<'_>) -> Result<Workspace, Error> {
     let Commission { repository, state, place, .. } = commission;
     for folder in [place.worktree().parent(), place.private().parent()].into_iter().flatten() {
         private::folder_at(folder)?;
+        private::require_own(folder)?;
     }
     let addition = Addition {
         path: place.worktree(),
@@ -95,7 +96,8 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
     };
     private::write_agent_directory(&place.git(), &made_of)?;
     private::write_capture_directory(&place.capture(), &made_of)?;
-    for folder in [place.home(), place.tmp(), place.capture_home(), place.capture_tmp()] {
+    private::write_home(&place.home(), commission.repository)?;
+    for folder in [place.tmp(), place.capture_home(), place.capture_tmp()] {
         private::folder_at(&folder)?;
     }
     Ok(())

@@ -50,6 +50,20 @@ pub enum Error {
         /// What to do.
         fix: &'static str,
     },
+    /// This program's own file is gone.
+    #[error("`{}`, this program, is not there any more: put it back, or install it again, then `sandbox retry` the agent", path.display())]
+    Program {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// A folder of ours can be changed by other users.
+    #[error("`{}` {why}: agents' files would not be safe in it; set SANDBOX_WORKTREES to a folder of your own", path.display())]
+    Exposed {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Something of a worktree is not as it was left.
     #[error("the worktree `{}` was tampered with: {what}", path.display())]
     Tampered {

@@ -1,9 +1,12 @@
 //! The integration tests, in one binary.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
+mod bench;
 mod capture;
+mod crash;
 mod docs;
 mod flow;
+mod going;
 mod source_rules;
 mod users;
 mod verbs;

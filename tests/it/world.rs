@@ -29,18 +29,18 @@ pub(crate) fn is_root() -> bool {
 pub(crate) struct World {
     root: TempDir,
     /// The directory that `PATH` begins with, for programs of the test's own.
-    pub bin: PathBuf,
+    pub(crate) bin: PathBuf,
     /// The repository.
-    pub repo: PathBuf,
+    pub(crate) repo: PathBuf,
     extra: BTreeMap<OsString, OsString>,
 }
 
 /// How a program ended, and what it wrote.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl From<Output> for Ran {
@@ -163,7 +163,6 @@ impl World {
     }
 
     /// Runs `sandbox` with these arguments.
-    #[must_use]
     pub(crate) fn sandbox(&self, arguments: &[&str]) -> Ran {
         self.command(program()).args(arguments).output().unwrap().into()
     }
@@ -183,7 +182,6 @@ impl World {
     }
 
     /// Runs git in the repository.
-    #[must_use]
     pub(crate) fn try_git(&self, arguments: &[&str]) -> Ran {
         let mut command = self.command("git");
         command.args(arguments);
