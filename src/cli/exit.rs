@@ -2,6 +2,8 @@
 //!
 //! What a run ends with is decided by the gate; this says what each number means, for every command.
 
+use crate::model::Fault;
+
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exit {
@@ -121,6 +123,19 @@ impl Exit {
     }
 }
 
+impl From<Fault> for Exit {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Usage | Fault::Settings => Self::Usage,
+            Fault::Plan => Self::Plan,
+            Fault::Environment | Fault::Repository => Self::Unfit,
+            Fault::Locked => Self::Locked,
+            Fault::Corrupt => Self::Damaged,
+            Fault::Internal => Self::Internal,
+        }
+    }
+}
+
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
         exit.code().into()
@@ -140,6 +155,13 @@ mod tests {
             assert!(Exit::table().contains(exit.meaning()));
         }
         assert_eq!(Exit::from_code(9), None);
+    }
+
+    #[test]
+    fn what_the_journal_tells_of_a_fault_is_what_the_program_ends_with() {
+        for fault in Fault::ALL {
+            assert_eq!(Exit::from(fault).code(), fault.exit_code(), "{fault:?}");
+        }
     }
 
     #[test]

@@ -34,7 +34,6 @@ mod plan;
 pub mod printer;
 mod rooms;
 mod run;
-mod run_errors;
 mod runs;
 pub mod select;
 pub mod settings;
