@@ -54,6 +54,7 @@ const VERBS: [&str; 18] = [
     "doctor",
     "init",
     "plan",
+    "turn",
     "completions",
     "man",
 ];
