@@ -359,7 +359,7 @@ fn unsafe_code_stays_in_the_isolation_crate() {
 
 #[test]
 fn every_test_file_is_part_of_its_suite() {
-    for suite in ["tests/it", "sandbox/tests/real"] {
+    for suite in ["tests/it", "tests/bench", "sandbox/tests/real"] {
         let main = code(&fs::read_to_string(root().join(suite).join("main.rs")).unwrap());
         for entry in fs::read_dir(root().join(suite)).unwrap() {
             let path = entry.unwrap().path();
