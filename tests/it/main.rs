@@ -7,6 +7,7 @@ mod docs;
 mod flow;
 mod going;
 mod source_rules;
+mod stop;
 mod users;
 mod verbs;
 mod verify;
