@@ -1,5 +1,9 @@
 # Sourced by the scripts beside it: the program to use, a world of its own to use it in, and a few words.
 
+# A command that fails where none may says so: `set -e` alone ends without a word.
+set -E
+trap 'printf "FAILED: line %s of %s: %s\n" "$LINENO" "${BASH_SOURCE[0]}" "$BASH_COMMAND" >&2' ERR
+
 # The program: SANDBOX_PROGRAM, or one built here with this profile.
 find_program() { # debug|release
     if [[ -z ${SANDBOX_PROGRAM:-} ]]; then

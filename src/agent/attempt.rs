@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use sandbox::{Command as BoxCommand, Enforcement, Launcher, Sandbox, SpawnError, Stdio};
+use sandbox::{Command as BoxCommand, Enforcement, Sandbox, SpawnError, Stdio};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ use super::supervise::{Bounds, Cut, Ended, Happening, Supervisor, output_pipe};
 use super::turn::{Progress, Scribe, TurnEnd};
 use super::turn_socket::{TurnRequest, TurnSocket};
 use crate::change::bundle::Ledger;
-use crate::change::{self, Capturer, Snapshot};
+use crate::change::{self, Captured, Capturer, Snapshot};
 use crate::model::change::Actor;
 use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Subject, TurnStarted};
 use crate::model::plan::{AgentTask, Argv};
@@ -149,6 +149,7 @@ impl<'a> Attempt<'a> {
                 base: of.latest.commit.clone(),
                 ignored_before: HashSet::new(),
                 record: None,
+                disowned: Vec::new(),
             },
             leftovers: 0,
             last_end: None,
@@ -160,6 +161,9 @@ impl<'a> Attempt<'a> {
     async fn open_box(&mut self) -> Going<(Sandbox, Option<TurnSocket>)> {
         let Assignment { task, workspace, capturer, .. } = self.of;
         let refused = |reason: String| Ok(Err(Stop::new(AttemptOutcome::SandboxRefused, reason)));
+        if let Err(error) = capturer.environment.require_program() {
+            return refused(error.to_string());
+        }
         let policy = match working_box(&capturer.environment, &capturer.surroundings, &workspace.place, &task.sandbox) {
             Ok(policy) => policy,
             Err(error @ crate::workspace::Error::Expose { .. }) => return refused(error.to_string()),
@@ -169,7 +173,7 @@ impl<'a> Attempt<'a> {
             Ok(enforcement) => enforcement,
             Err(refusal) => return refused(refusal.to_string()),
         };
-        match Sandbox::start(&enforcement, &Launcher::new(&capturer.environment.program)).await {
+        match Sandbox::start(&enforcement, &capturer.environment.launcher()).await {
             Ok(boxed) => {
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
                 Ok(Ok((boxed, listener.map(TurnSocket::new))))
@@ -180,7 +184,7 @@ impl<'a> Attempt<'a> {
 
     async fn work(&mut self, boxed: &Sandbox, mut socket: Option<&mut TurnSocket>) -> Result<Option<Stop>, Error> {
         if let Some(setup) = self.of.setup
-            && let Err(stop) = self.set_up(boxed, setup).await?
+            && let Err(stop) = self.set_up(boxed, setup, socket.as_deref_mut()).await?
         {
             return Ok(Some(stop));
         }
@@ -201,9 +205,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// Runs the setup command. What it writes is part of the state the attempt begins with.
-    async fn set_up(&mut self, boxed: &Sandbox, argv: &Argv) -> Going<()> {
+    async fn set_up(&mut self, boxed: &Sandbox, argv: &Argv, socket: Option<&mut TurnSocket>) -> Going<()> {
         let turn = TurnId::new(self.of.attempt, 0);
-        let ended = match self.run_command(boxed, argv, turn, None).await? {
+        let ended = match self.run_command(boxed, argv, turn, socket).await? {
             Ok(ended) => ended,
             Err(stop) => return Ok(Err(Stop { outcome: AttemptOutcome::SetupFailed, ..stop })),
         };
@@ -224,7 +228,7 @@ impl<'a> Attempt<'a> {
     /// Captures the state the attempt begins with, and makes the attempt known.
     async fn begin(&mut self) -> Going<()> {
         let turn = TurnId::new(self.of.attempt, 0);
-        let captured = match self.scribe.capture(turn, "start", &mut self.progress).await {
+        let captured = match self.capture_start(turn).await {
             Ok(captured) => captured,
             Err(error) => return stop_of_capture(error),
         };
@@ -248,6 +252,19 @@ impl<'a> Attempt<'a> {
         Ok(Ok(()))
     }
 
+    /// The state the attempt begins with. Commits that an attempt before made and that are not fit for the repository do
+    /// not keep this one from beginning: they stay where they are, and are not asked for again.
+    async fn capture_start(&mut self, turn: TurnId) -> Result<Captured, change::Error> {
+        let refused = match self.scribe.capture(turn, "start", &mut self.progress).await {
+            Err(change::Error::Refused { reason, .. }) => reason,
+            other => return other,
+        };
+        let (captured, left_out) = self.scribe.capture_files(turn, "start", &refused, &mut self.progress).await?;
+        self.hints.push(format!("commits of an attempt before are not kept: {refused}"));
+        self.progress.disowned = left_out;
+        Ok(captured)
+    }
+
     /// One command and the turns that come of it: one, and one more for each that the agent ends itself.
     async fn take_turn(
         &mut self,
@@ -268,7 +285,8 @@ impl<'a> Attempt<'a> {
             tool: argv.first().cloned(),
             end: Some(ended.end),
             leftovers: ended.leftovers,
-            interrupted: ended.cut.is_some(),
+            // An agent that was killed was cut short too, whoever killed it.
+            interrupted: ended.cut.is_some() || matches!(ended.end, ProcessEnd::Signaled(_)),
             live: false,
         };
         if let Err(stop) = self.close_turn(TurnId::new(self.of.attempt, *turn), &told).await? {
@@ -287,13 +305,23 @@ impl<'a> Attempt<'a> {
     }
 
     async fn close_turn(&mut self, turn: TurnId, ended: &TurnEnd) -> Going<()> {
-        match self.scribe.capture(turn, &ended.label, &mut self.progress).await {
+        let error = match self.scribe.capture(turn, &ended.label, &mut self.progress).await {
             Ok(captured) => {
                 self.scribe.write(turn, Actor::SubAgent, ended, &captured, &mut self.progress)?;
-                Ok(Ok(()))
+                return Ok(Ok(()));
             }
-            Err(error) => stop_of_capture(error),
+            Err(error) => error,
+        };
+        // The attempt is over, but the files must not be lost with the commits.
+        if let change::Error::Refused { reason, .. } = &error {
+            match self.scribe.capture_files(turn, &ended.label, reason, &mut self.progress).await {
+                Ok((captured, _)) => {
+                    self.scribe.write(turn, Actor::SubAgent, ended, &captured, &mut self.progress)?;
+                }
+                Err(again) => tracing::debug!(%again, "the files alone were refused too"),
+            }
         }
+        stop_of_capture(error)
     }
 
     async fn run_turns(
@@ -379,21 +407,22 @@ impl<'a> Attempt<'a> {
         boxed: &Sandbox,
         argv: &Argv,
         turn: TurnId,
-        socket: Option<&mut TurnSocket>,
+        mut socket: Option<&mut TurnSocket>,
     ) -> Going<Ended> {
         let mut log = OutputLog::open(&self.of.run.output(&self.of.task.name, turn))?;
         let mut supervisor = match self.spawn(boxed, argv, turn).await? {
             Ok(supervisor) => supervisor,
             Err(stop) => return Ok(Err(stop)),
         };
-        debug_assert!(socket.is_none(), "setup ends no turns");
         let (journal, agent) = (self.of.journal, &self.of.task.name);
         let mut on_output = |chunk: &[u8]| journal.output(agent, chunk);
         loop {
-            match supervisor.next(boxed, &mut self.bounds, &mut log, &mut on_output, None).await? {
+            let happening =
+                supervisor.next(boxed, &mut self.bounds, &mut log, &mut on_output, socket.as_deref_mut()).await?;
+            match happening {
                 Happening::Ended(ended) => return Ok(Ok(ended)),
                 Happening::TurnRequested(request) => {
-                    request.answer(Err("setup has no turns".to_owned())).await;
+                    request.answer(Err("the setup command has no turns".to_owned())).await;
                 }
             }
         }
@@ -424,9 +453,12 @@ impl<'a> Attempt<'a> {
                 self.hints.push(hint);
             }
         }
-        let mut variables: Vec<(OsString, OsString)> = passed.into_iter().collect();
+        // What names the box's own places comes last, so that a plan cannot point them elsewhere.
+        let mut variables = passed;
         variables.extend(crate::workspace::box_variables(&capturer.environment));
-        let mut own = |name: &str, value: String| variables.push((name.into(), value.into()));
+        let mut own = |name: &str, value: String| {
+            variables.insert(name.into(), value.into());
+        };
         own("SANDBOX_RUN", run.id().to_string());
         own("SANDBOX_AGENT", task.name.to_string());
         own("SANDBOX_ATTEMPT", attempt.to_string());
@@ -434,7 +466,7 @@ impl<'a> Attempt<'a> {
         if let Some(before) = before {
             own("SANDBOX_PREVIOUS_OUTCOME", before.to_string());
         }
-        variables
+        variables.into_iter().collect()
     }
 
     fn subject(&self) -> Subject {
@@ -515,11 +547,13 @@ fn stop_of_command(ended: &Ended) -> Option<AttemptOutcome> {
 /// What a failed capture says of its attempt, where it is the agent's or the worktree's doing.
 fn stop_of_capture<T>(error: change::Error) -> Going<T> {
     let outcome = match &error {
-        change::Error::Capture { .. } => AttemptOutcome::CaptureFailed,
+        change::Error::Capture { .. }
+        | change::Error::Start(_)
+        | change::Error::Sandbox(_)
+        | change::Error::RefMoved { .. }
+        | change::Error::Workspace(crate::workspace::Error::Program { .. }) => AttemptOutcome::CaptureFailed,
         change::Error::Refused { .. } => AttemptOutcome::HarvestRefused,
         change::Error::Workspace(crate::workspace::Error::Tampered { .. }) => AttemptOutcome::Tampered,
-        change::Error::Start(_) | change::Error::Sandbox(_) => AttemptOutcome::CaptureFailed,
-        change::Error::RefMoved { .. } => AttemptOutcome::CaptureFailed,
         change::Error::Workspace(_) | change::Error::Git(_) | change::Error::Store(_) => return Err(error.into()),
     };
     Ok(Err(Stop::new(outcome, with_causes(&error))))

@@ -114,7 +114,9 @@ impl Supervisor {
     ) -> Result<Happening, Error> {
         let mut chunk = vec![0; 64 * 1024];
         loop {
-            let next_check = self.next_check(bounds);
+            let (deadline, silence) = (self.deadline(bounds), self.last_output + bounds.idle);
+            // The deadline stands before the output, for a command that prints without a pause must not put off its own
+            // end; silence stands behind it, for there is none while there is output to read.
             tokio::select! {
                 biased;
                 exit = self.child.wait() => {
@@ -122,20 +124,23 @@ impl Supervisor {
                     self.drain(bounds, log, on_output, &mut chunk).await?;
                     return Ok(Happening::Ended(self.ended(exit)));
                 }
-                read = read_some(self.output.as_mut(), &mut chunk) => match read {
-                    Some(length) => self.take_in(&chunk[..length], bounds, log, on_output)?,
-                    None => self.output = None,
-                },
-                request = next_request(requests.as_deref_mut()), if self.cut.is_none() => {
-                    return Ok(Happening::TurnRequested(request));
-                }
-                () = bounds.stop.cancelled(), if self.cut.is_none() => self.cut = Some(Cut::Stopped),
                 () = bounds.kill.cancelled(), if !self.killed => {
                     self.cut.get_or_insert(Cut::Stopped);
                     self.terminated_at.get_or_insert_with(Instant::now);
                     self.kill(boxed).await?;
                 }
-                () = tokio::time::sleep_until(next_check) => self.check(bounds),
+                () = bounds.stop.cancelled(), if self.cut.is_none() => self.cut = Some(Cut::Stopped),
+                () = tokio::time::sleep_until(deadline), if !self.killed => {
+                    self.cut.get_or_insert(Cut::TimedOut);
+                }
+                request = next_request(requests.as_deref_mut()), if self.cut.is_none() => {
+                    return Ok(Happening::TurnRequested(request));
+                }
+                read = read_some(self.output.as_mut(), &mut chunk) => match read {
+                    Some(length) => self.take_in(&chunk[..length], bounds, log, on_output)?,
+                    None => self.output = None,
+                },
+                () = tokio::time::sleep_until(silence), if self.cut.is_none() => self.cut = Some(Cut::Idle),
             }
             self.carry_out(boxed).await?;
         }
@@ -164,25 +169,9 @@ impl Supervisor {
         Ok(())
     }
 
-    /// When a limit must be looked at next.
-    fn next_check(&self, bounds: &Bounds) -> Instant {
-        match self.terminated_at {
-            Some(_) if self.killed => Instant::now() + Duration::from_mins(60),
-            Some(at) => at + GRACE,
-            None => bounds.deadline.min(self.last_output + bounds.idle),
-        }
-    }
-
-    fn check(&mut self, bounds: &Bounds) {
-        let now = Instant::now();
-        if self.cut.is_some() {
-            return;
-        }
-        if now >= bounds.deadline {
-            self.cut = Some(Cut::TimedOut);
-        } else if now >= self.last_output + bounds.idle {
-            self.cut = Some(Cut::Idle);
-        }
+    /// When it must be ended, or, once it has been asked to end, killed.
+    fn deadline(&self, bounds: &Bounds) -> Instant {
+        self.terminated_at.map_or(bounds.deadline, |at| at + GRACE)
     }
 
     /// Does what the state asks for: asks the command to end, then kills it.

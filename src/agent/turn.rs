@@ -24,6 +24,8 @@ pub(super) struct Progress {
     pub(super) ignored_before: HashSet<RepoPath>,
     /// The newest record, once there is one.
     pub(super) record: Option<TurnRecord>,
+    /// Ids in the agent's refs that were refused before this attempt began, and are not asked for again.
+    pub(super) disowned: Vec<CommitId>,
 }
 
 /// How a turn came to its end.
@@ -54,11 +56,34 @@ impl Scribe<'_> {
         label: &str,
         progress: &mut Progress,
     ) -> Result<Captured, change::Error> {
-        let message = format!("{} {} {turn}: {label}\n", self.ledger.run.id(), self.ledger.agent);
-        let pins = Pins::of_turn(self.ledger.run.id(), self.ledger.agent, turn, &progress.branch_at);
-        let captured = self.capturer.capture(self.workspace, &progress.latest, &message, Some(&pins)).await?;
+        let (message, pins) = self.words(turn, label, progress);
+        let capture =
+            self.capturer.capture_but(self.workspace, &progress.latest, &message, Some(&pins), &progress.disowned);
+        let captured = capture.await?;
         progress.branch_at = captured.snapshot.commit.clone();
         Ok(captured)
+    }
+
+    /// Captures the files alone, after the agent's commits were refused for `reason`, so that its work is kept all the
+    /// same. Gives also the ids that are left out.
+    pub(super) async fn capture_files(
+        &self,
+        turn: TurnId,
+        label: &str,
+        reason: &str,
+        progress: &mut Progress,
+    ) -> Result<(Captured, Vec<CommitId>), change::Error> {
+        let (message, pins) = self.words(turn, label, progress);
+        let capture = self.capturer.capture_files(self.workspace, &progress.latest, &message, Some(&pins));
+        let (mut captured, left_out) = capture.await?;
+        captured.refused.push(format!("the agent's own commits are not kept: {reason}"));
+        progress.branch_at = captured.snapshot.commit.clone();
+        Ok((captured, left_out))
+    }
+
+    fn words(&self, turn: TurnId, label: &str, progress: &Progress) -> (String, Pins) {
+        let message = format!("{} {} {turn}: {label}\n", self.ledger.run.id(), self.ledger.agent);
+        (message, Pins::of_turn(self.ledger.run.id(), self.ledger.agent, turn, &progress.branch_at))
     }
 
     /// Writes a captured turn down and tells of it.

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -52,11 +53,15 @@ impl TurnSocket {
         Self { requests, task: tokio::spawn(take_in(listener, sender)) }
     }
 
-    /// The next request that is well-formed and not too many.
+    /// The next request that is well-formed, not too many, and whose sender is still there: one may have been killed with
+    /// the command before, and what it asked for is over.
     pub async fn next(&mut self) -> TurnRequest {
-        match self.requests.recv().await {
-            Some(request) => request,
-            None => std::future::pending().await,
+        loop {
+            match self.requests.recv().await {
+                Some(request) if request.is_waiting() => return request,
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
         }
     }
 }
@@ -112,6 +117,16 @@ async fn read(stream: &mut tokio::net::UnixStream) -> Result<String, String> {
 }
 
 impl TurnRequest {
+    /// Whether anybody still waits for the answer.
+    fn is_waiting(&self) -> bool {
+        let mut polled = [PollFd::new(&self.stream, PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match rustix::event::poll(&mut polled, Some(&at_once)) {
+            Ok(_) => !polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR),
+            Err(_) => true,
+        }
+    }
+
     /// Tells the agent how it went.
     pub async fn answer(mut self, result: Result<String, String>) {
         let line = match result {
@@ -160,6 +175,25 @@ pub fn ask(path: &Path, label: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_dead_get_no_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let mut socket = TurnSocket::new(UnixListener::bind(&path).unwrap());
+        let send = |text: &'static str| {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+            stream
+        };
+        drop(send("turn gone\n"));
+        let next = tokio::time::timeout(INTERVAL * 2, socket.next()).await;
+        assert!(next.is_err(), "{next:?}");
+        let waiting = send("turn here\n");
+        let next = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap();
+        assert_eq!(next.label, "here");
+        drop(waiting);
+    }
 
     #[test]
     fn requests() {

@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use sandbox::{Command as BoxCommand, Enforcement, Host, Launcher, Sandbox, Stdio};
+use sandbox::{Command as BoxCommand, Enforcement, Host, Sandbox, Status, Stdio};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use super::error::Error;
@@ -101,26 +101,61 @@ impl Capturer {
         message: &str,
         pins: Option<&Pins>,
     ) -> Result<Captured, Error> {
-        tokio::task::block_in_place(|| workspace.check())?;
+        self.capture_but(workspace, previous, message, pins, &[]).await
+    }
+
+    /// The same, but without the commits of the agent's that `disowned` names.
+    pub async fn capture_but(
+        &self,
+        workspace: &Workspace,
+        previous: &Snapshot,
+        message: &str,
+        pins: Option<&Pins>,
+        disowned: &[CommitId],
+    ) -> Result<Captured, Error> {
+        let request = Request { disowned: disowned.to_vec(), ..self.request(workspace, previous, message) };
+        let report = self.report(workspace, &request).await?;
+        self.pinned(report, previous, pins)
+    }
+
+    /// Captures the files alone, for an agent whose commits are not fit for the repository. Gives also the ids in its refs
+    /// that are left out.
+    pub async fn capture_files(
+        &self,
+        workspace: &Workspace,
+        previous: &Snapshot,
+        message: &str,
+        pins: Option<&Pins>,
+    ) -> Result<(Captured, Vec<CommitId>), Error> {
+        let request = Request { keep_history: false, ..self.request(workspace, previous, message) };
+        let mut report = self.report(workspace, &request).await?;
+        let left_out = std::mem::take(&mut report.left_out);
+        Ok((self.pinned(report, previous, pins)?, left_out))
+    }
+
+    /// Has a capture made in a box of its own, and its objects brought into the repository.
+    async fn report(&self, workspace: &Workspace, request: &Request) -> Result<Report, Error> {
+        tokio::task::block_in_place(|| {
+            self.environment.require_program()?;
+            workspace.check()
+        })?;
         let policy = capture_box(&self.environment, &self.surroundings, &workspace.place);
         let enforcement = Enforcement::plan(&policy, &self.host).map_err(Error::Sandbox)?;
-        let boxed = Sandbox::start(&enforcement, &Launcher::new(&self.environment.program)).await?;
+        let boxed = Sandbox::start(&enforcement, &self.environment.launcher()).await?;
         let within = self.timeout + Duration::from_secs(5);
-        let result = tokio::time::timeout(within, self.capture_in(&boxed, workspace, previous, message)).await;
+        let result = tokio::time::timeout(within, self.report_from(&boxed, workspace, request)).await;
         // Whatever filters left behind dies with the box.
         let closed = boxed.shutdown().await;
-        let report = match (result, closed) {
-            (Ok(report), Ok(())) => report?,
-            (Ok(_), Err(error)) => return Err(self.failed(workspace, error.to_string())),
-            (Err(_), _) => {
-                let reason = format!("it took longer than {} s", within.as_secs());
-                return Err(self.failed(workspace, reason));
-            }
-        };
-        let snapshot = Snapshot {
-            commit: report.commit.clone().unwrap_or_else(|| previous.commit.clone()),
-            tree: report.tree.clone(),
-        };
+        match (result, closed) {
+            (Ok(report), Ok(())) => report,
+            (Ok(_), Err(error)) => Err(failed(workspace, error)),
+            (Err(_), _) => Err(failed(workspace, format!("it took longer than {} s", within.as_secs()))),
+        }
+    }
+
+    fn pinned(&self, report: Report, previous: &Snapshot, pins: Option<&Pins>) -> Result<Captured, Error> {
+        let commit = report.commit.unwrap_or_else(|| previous.commit.clone());
+        let snapshot = Snapshot { commit, tree: report.tree };
         if let Some(pins) = pins {
             tokio::task::block_in_place(|| self.pin(pins, &snapshot.commit))?;
         }
@@ -134,16 +169,8 @@ impl Capturer {
         })
     }
 
-    async fn capture_in(
-        &self,
-        boxed: &Sandbox,
-        workspace: &Workspace,
-        previous: &Snapshot,
-        message: &str,
-    ) -> Result<Report, Error> {
-        let failed = |reason: String| self.failed(workspace, reason);
-        let request = serde_json::to_vec(&self.request(workspace, previous, message))
-            .map_err(|error| failed(error.to_string()))?;
+    async fn report_from(&self, boxed: &Sandbox, workspace: &Workspace, request: &Request) -> Result<Report, Error> {
+        let request = serde_json::to_vec(request).map_err(|error| failed(workspace, error))?;
         let mut command = BoxCommand::new([seen::PROGRAM, inside::ARGUMENT])
             .cwd("/")
             .stdin(Stdio::Piped)
@@ -152,18 +179,18 @@ impl Capturer {
         for (name, value) in self.variables() {
             command = command.env(name, value);
         }
-        let mut child = boxed.spawn(command).await.map_err(|error| failed(error.to_string()))?;
+        let mut child = boxed.spawn(command).await.map_err(|error| failed(workspace, error))?;
         if let Some(mut stdin) = child.stdin.take() {
             let sent = tokio::io::AsyncWriteExt::write_all(&mut stdin, &request).await;
-            sent.map_err(|error| failed(error.to_string()))?;
+            sent.map_err(|error| failed(workspace, error))?;
         }
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(failed("its box has no output".to_owned()));
+            return Err(failed(workspace, "its box has no output"));
         };
         let mut stdout = BufReader::new(stdout);
         let mut line = Vec::new();
         let read = (&mut stdout).take(inside::REPORT_MAX).read_until(b'\n', &mut line).await;
-        read.map_err(|error| failed(error.to_string()))?;
+        read.map_err(|error| failed(workspace, error))?;
         let report: Option<Report> = serde_json::from_slice(&line).ok();
         let received = match &report {
             Some(Report { commit: Some(commit), .. }) => Some(self.receive(stdout, commit, workspace).await?),
@@ -171,18 +198,16 @@ impl Capturer {
         };
         let mut complaint = Vec::new();
         let read = stderr.take(64 * 1024).read_to_end(&mut complaint).await;
-        read.map_err(|error| failed(error.to_string()))?;
-        let exit = child.wait().await.map_err(|error| failed(error.to_string()))?;
+        read.map_err(|error| failed(workspace, error))?;
+        let exit = child.wait().await.map_err(|error| failed(workspace, error))?;
         let complaint = String::from_utf8_lossy(&complaint).trim().to_owned();
-        match (report, exit.status, received) {
-            (Some(report), sandbox::Status::Exited(0), None | Some(Received::Stored { .. })) => Ok(report),
-            (Some(_), sandbox::Status::Exited(0), Some(Received::Refused(refusal))) => {
-                let worktree = workspace.place.worktree().to_owned();
-                Err(Error::Refused { worktree, reason: refusal.to_string() })
+        verdict(report, exit.status, received, complaint).map_err(|fault| {
+            let worktree = workspace.place.worktree().to_owned();
+            match fault {
+                Fault::Failed(reason) => Error::Capture { worktree, reason },
+                Fault::Refused(reason) => Error::Refused { worktree, reason },
             }
-            (_, status, _) if complaint.is_empty() => Err(failed(format!("the capture ended with {status:?}"))),
-            (_, _, _) => Err(failed(complaint)),
-        }
+        })
     }
 
     /// Passes the pack on to git outside. What was read ahead with the report's line belongs to the pack.
@@ -192,9 +217,9 @@ impl Capturer {
         commit: &CommitId,
         workspace: &Workspace,
     ) -> Result<Received, Error> {
-        let failed = |error: io::Error| self.failed(workspace, error.to_string());
-        let (mut sender, receiver) = tokio::net::unix::pipe::pipe().map_err(failed)?;
-        let stream: OwnedFd = receiver.into_blocking_fd().map_err(failed)?;
+        let fault = |error: io::Error| failed(workspace, error);
+        let (mut sender, receiver) = tokio::net::unix::pipe::pipe().map_err(fault)?;
+        let stream: OwnedFd = receiver.into_blocking_fd().map_err(fault)?;
         let repository = self.repository.clone();
         let commit = commit.clone();
         let incoming = self.incoming.clone();
@@ -206,16 +231,17 @@ impl Capturer {
         // Git may refuse the pack before its end, and then reads no further: that is no fault of the pipe.
         let copied = tokio::io::copy(&mut stdout, &mut sender).await;
         drop(sender);
-        let received = receiving.await.map_err(|error| self.failed(workspace, error.to_string()))??;
+        let received = receiving.await.map_err(|error| failed(workspace, error))??;
         match (copied, &received) {
-            (Err(error), Received::Stored { .. }) => Err(failed(error)),
+            (Err(error), Received::Stored { .. }) => Err(fault(error)),
             (Ok(_), _) | (Err(_), Received::Refused(_)) => Ok(received),
         }
     }
 
     fn request(&self, workspace: &Workspace, previous: &Snapshot, message: &str) -> Request {
         Request {
-            git: self.repository.git().program().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            git: self.surroundings.git.clone(),
             worktree: workspace.place.worktree().to_owned(),
             capture: seen::CAPTURE.into(),
             agent_admin: std::path::Path::new(seen::AGENT).join("worktrees").join(workspace.place.name()),
@@ -223,6 +249,8 @@ impl Capturer {
             previous: previous.commit.clone(),
             previous_tree: previous.tree.clone(),
             known: vec![workspace.fork.clone()],
+            keep_history: true,
+            disowned: Vec::new(),
             message: message.to_owned(),
             date: self.date,
             timeout: self.timeout.as_secs(),
@@ -249,8 +277,82 @@ impl Capturer {
             Swap::Lost { name, expected, found } => Err(Error::ref_moved(&name, expected, found)),
         }
     }
+}
 
-    fn failed(&self, workspace: &Workspace, reason: String) -> Error {
-        Error::Capture { worktree: workspace.place.worktree().to_owned(), reason }
+fn failed(workspace: &Workspace, reason: impl ToString) -> Error {
+    Error::Capture { worktree: workspace.place.worktree().to_owned(), reason: reason.to_string() }
+}
+
+/// Why there is no snapshot.
+#[derive(Debug, PartialEq, Eq)]
+enum Fault {
+    /// It could not be made.
+    Failed(String),
+    /// What it is made of is not fit for the repository.
+    Refused(String),
+}
+
+/// What came of a capture, from what both sides of the pipe say. The side that stopped first knows why.
+fn verdict(
+    report: Option<Report>,
+    status: Status,
+    received: Option<Received>,
+    complaint: String,
+) -> Result<Report, Fault> {
+    let ended = |code: u8| status == Status::Exited(i32::from(code));
+    let told = || if complaint.is_empty() { format!("it ended with {status:?}") } else { complaint.clone() };
+    match (report, received) {
+        (Some(report), None | Some(Received::Stored { .. })) if ended(0) => Ok(report),
+        // A pack that was cut off is malformed; why it was cut off is the reason.
+        (Some(_), Some(_)) if ended(inside::NO_PACK) => Err(Fault::Refused(told())),
+        (Some(_), Some(Received::Refused(refusal))) if ended(0) || ended(inside::NOT_READ) => {
+            Err(Fault::Refused(refusal.to_string()))
+        }
+        (_, _) => Err(Fault::Failed(told())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::Refusal;
+    use crate::model::ObjectFormat;
+
+    #[test]
+    fn whoever_stopped_first_says_why() {
+        let commit = CommitId::from(ObjectFormat::Sha1.zero());
+        let report = || Report {
+            commit: Some(commit.clone()),
+            tree: TreeId::from(ObjectFormat::Sha1.zero()),
+            tips: Vec::new(),
+            left_out: Vec::new(),
+            agent_head: None,
+            history_rewritten: false,
+            ignored: Vec::new(),
+            refused: Vec::new(),
+        };
+        let stored = || Some(Received::Stored { commit: commit.clone(), pack: None, size: 0 });
+        let large = || Some(Received::Refused(Refusal::TooLarge { limit: 5 }));
+        let cut = || Some(Received::Refused(Refusal::Malformed { message: "early EOF".to_owned() }));
+        let failed = |reason: &str| Some(Fault::Failed(reason.to_owned()));
+        let refused = |reason: &str| Some(Fault::Refused(reason.to_owned()));
+        let exited = |code: u8| Status::Exited(i32::from(code));
+        let limit = "the pack is larger than 5 bytes";
+        let table = [
+            ("good", Some(report()), exited(0), stored(), "", None),
+            ("no change", Some(report()), exited(0), None, "", None),
+            ("refused at the end", Some(report()), exited(0), large(), "", refused(limit)),
+            ("refused before", Some(report()), exited(inside::NOT_READ), large(), "not read", refused(limit)),
+            ("objects missing", Some(report()), exited(inside::NO_PACK), cut(), "no tree", refused("no tree")),
+            ("stored, yet cut", Some(report()), exited(inside::NO_PACK), stored(), "no tree", refused("no tree")),
+            ("failed while packing", Some(report()), exited(1), cut(), "disk full", failed("disk full")),
+            ("killed", Some(report()), Status::Signaled(9), stored(), "", failed("it ended with Signaled(9)")),
+            ("failed", None, exited(1), None, "no git", failed("no git")),
+            ("said nothing", None, exited(0), None, "", failed("it ended with Exited(0)")),
+        ];
+        for (name, report, status, received, complaint, expected) in table {
+            let found = verdict(report, status, received, complaint.to_owned());
+            assert_eq!(found.err(), expected, "{name}");
+        }
     }
 }

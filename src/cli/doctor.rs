@@ -29,12 +29,11 @@ pub(super) fn doctor(settings: &Settings, printer: &mut Printer) -> Result<Exit,
     let git = git_check(&mut checks);
     let environment = HostEnvironment::of_this_process();
     let root = environment.as_ref().and_then(|environment| worktrees(environment, &mut checks));
-    let (kernel, layers) = match &environment {
-        Some(environment) => runtime.block_on(boxes(environment, &mut checks)),
-        None => {
-            checks.push(Check::failed("home", "HOME does not name a folder", "set it to your home directory"));
-            (None, Vec::new())
-        }
+    let (kernel, layers) = if let Some(environment) = &environment {
+        runtime.block_on(boxes(environment, &mut checks))
+    } else {
+        checks.push(Check::failed("home", "HOME does not name a folder", "set it to your home directory"));
+        (None, Vec::new())
     };
     if let Some(git) = git {
         repository(&git, environment.as_ref(), root.as_deref(), settings, &mut checks);

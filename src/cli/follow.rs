@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::error::{Error, ErrorKind};
+use super::printer;
 use crate::model::event::Invocation;
 use crate::store::{FolderWatch, RunDir, process};
 
@@ -57,9 +58,9 @@ impl Follower {
     /// Waits for news, at most `limit`.
     pub(super) fn wait(&mut self, limit: Option<Duration>) -> Result<News, Error> {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-        let stdout = std::io::stdout();
-        let nobody = PollFlags::ERR | PollFlags::HUP;
-        let mut fds = vec![PollFd::new(&self.watch, PollFlags::IN), PollFd::new(&stdout, PollFlags::empty())];
+        let reader = printer::reader();
+        let nobody = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let mut fds = vec![PollFd::new(&self.watch, PollFlags::IN), PollFd::new(&reader, PollFlags::empty())];
         let coordinator: Option<BorrowedFd<'_>> = self.coordinator.as_ref().map(|(_, handle)| handle.as_fd());
         fds.extend(coordinator.map(|handle| PollFd::from_borrowed_fd(handle, PollFlags::IN)));
         let told = poll(&mut fds, limit.as_ref());

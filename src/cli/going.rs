@@ -100,7 +100,7 @@ fn conclude(report: &Report, settings: &Settings, printer: &mut Printer, telling
 fn show(news: &Receiver<News>, settings: &Settings, printer: &mut Printer, telling: Telling) {
     let mut human = Human::new(settings.detail());
     let mut state: Option<RunState> = None;
-    let mut printed = Printed::default();
+    let mut output = Printed::default();
     let live_rows = settings.live_rows;
     loop {
         let next = match live_rows {
@@ -118,7 +118,7 @@ fn show(news: &Receiver<News>, settings: &Settings, printer: &mut Printer, telli
                 lines.extend(human.line(&event));
             }
             Ok(News::Output(agent, chunk)) => {
-                printed.take_in(&agent, &chunk).iter().for_each(|line| printer.detail(line));
+                output.take_in(&agent, &chunk).iter().for_each(|line| printer.detail(line));
                 continue;
             }
             Err(RecvTimeoutError::Timeout) => {}

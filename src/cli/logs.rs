@@ -69,7 +69,9 @@ fn events(seen: &RunView, follow: bool, settings: &Settings, printer: &mut Print
     let mut human = Human::new(settings.detail());
     if !follow {
         let events = journal::read(&seen.run)?.into_events();
-        events.iter().for_each(|event| tell(event, &mut human, printer));
+        for event in &events {
+            tell(event, &mut human, printer);
+        }
         return Ok(Exit::Complete);
     }
     let mut follower = Follower::new(&seen.run, None)?;
@@ -77,7 +79,9 @@ fn events(seen: &RunView, follow: bool, settings: &Settings, printer: &mut Print
     loop {
         let over = journal.is_over(None)?;
         follower.coordinated_by(journal.state.invocation.as_ref());
-        journal.new.drain(..).for_each(|event| tell(&event, &mut human, printer));
+        for event in journal.new.drain(..) {
+            tell(&event, &mut human, printer);
+        }
         if over || printer.reader_is_gone() || follower.wait(None)? == News::ReaderGone {
             return Ok(Exit::Complete);
         }

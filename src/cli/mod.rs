@@ -34,7 +34,6 @@ mod plan;
 pub mod printer;
 mod rooms;
 mod run;
-mod run_errors;
 mod runs;
 pub mod select;
 pub mod settings;
@@ -107,7 +106,6 @@ fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Ex
         Verb::Inspect(args) => inspect::inspect(&args, settings, printer),
         Verb::Logs(args) => logs::logs(&args, settings, printer),
         Verb::Board(args) => board::board(&args, settings, printer),
-        Verb::Turn(args) => turn::turn(&args, settings, printer),
         Verb::Merge(args) => again::merge(&args, settings, printer),
         Verb::Verify(args) => again::verify(&args, settings, printer),
         Verb::Land(args) => again::land(&args, settings, printer),
@@ -118,6 +116,7 @@ fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Ex
         Verb::Plan(args::PlanArgs { verb: args::PlanVerb::Check(args) }) => plan::check(&args, settings, printer),
         Verb::Doctor => doctor::doctor(settings, printer),
         Verb::Init(args) => init::init(&args, settings, printer),
+        Verb::Turn(args) => turn::turn(&args, settings, printer),
         Verb::Completions(args) => completions::completions(&args, settings, printer),
         Verb::Man(args) => man::man(&args, settings, printer),
     }

@@ -80,6 +80,7 @@ pub(super) fn load(label: &str, text: &str, settings: &Settings) -> Result<(Plan
 }
 
 /// What would be done, and nothing else: for `run --dry-run`.
+#[expect(clippy::unnecessary_wraps, reason = "every verb has this form")]
 pub(super) fn preview(plan: &Plan, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let data = Preview::new(plan);
     printer.answer(&render(&data, settings.look));

@@ -2,32 +2,11 @@
 //! message does not say.
 
 use super::error::{Details, Error, ErrorKind};
-use crate::{agent, change, git, plan, store, verify, workspace};
+use crate::{agent, change, git, integrate, plan, run, store, verify, workspace};
 
 impl From<git::Error> for Error {
     fn from(error: git::Error) -> Self {
         use git::Error as Git;
-        let kind = match &error {
-            Git::GitMissing { .. }
-            | Git::GitTooOld { .. }
-            | Git::Spawn { .. }
-            | Git::TimedOut { .. }
-            | Git::TooMuchOutput { .. }
-            | Git::Pipe { .. }
-            | Git::File { .. } => ErrorKind::Environment,
-            Git::Failed { .. }
-            | Git::NotARepository { .. }
-            | Git::DubiousOwnership { .. }
-            | Git::NoCommit { .. }
-            | Git::MissingObject { .. }
-            | Git::Bare { .. }
-            | Git::BranchExists { .. }
-            | Git::BranchInTheWay { .. }
-            | Git::WorktreeOdd { .. }
-            | Git::WorktreeInPlace { .. } => ErrorKind::Repository,
-            Git::NoSuchCommit { .. } => ErrorKind::Usage,
-            Git::Unparsable { .. } => ErrorKind::Internal,
-        };
         let hint = match &error {
             Git::NoCommit { .. } => Some("git commit --allow-empty -m 'first commit'"),
             Git::GitMissing { .. } | Git::GitTooOld { .. } => Some("`sandbox doctor` shows what is found"),
@@ -50,23 +29,13 @@ impl From<git::Error> for Error {
             | Git::NoSuchCommit { .. }
             | Git::Unparsable { .. } => None,
         };
-        hinted(Self::of(kind, error), hint)
+        hinted(Self::of(error.fault(), error), hint)
     }
 }
 
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         use store::Error as Store;
-        let kind = match &error {
-            Store::Io { .. } | Store::Exists { .. } | Store::NotOurs { .. } | Store::JournalStopped { .. } => {
-                ErrorKind::Environment
-            }
-            Store::Encode { .. } => ErrorKind::Internal,
-            Store::Locked { .. } | Store::Held { .. } => ErrorKind::Locked,
-            Store::Damaged { .. } | Store::Newer { .. } => ErrorKind::Corrupt,
-            Store::NotFound { .. } | Store::Ambiguous { .. } => ErrorKind::Usage,
-            Store::Setting { .. } => ErrorKind::Settings,
-        };
         let (run, hint) = match &error {
             Store::Held { run, .. } => (Some(run.clone()), Some(format!("`sandbox stop {run}` ends it"))),
             Store::NotFound { what: "run", .. } => (None, Some("`sandbox runs` lists them".to_owned())),
@@ -82,7 +51,7 @@ impl From<store::Error> for Error {
             | Store::Ambiguous { .. }
             | Store::Setting { .. } => (None, None),
         };
-        let made = hinted(Self::of(kind, error), hint);
+        let made = hinted(Self::of(error.fault(), error), hint);
         match run {
             Some(run) => made.in_run(&run),
             None => made,
@@ -115,9 +84,11 @@ impl From<workspace::Error> for Error {
         match error {
             Workspace::Git(error) => error.into(),
             Workspace::Store(error) => error.into(),
-            Workspace::Expose { .. } | Workspace::Seed { .. } => Self::of(ErrorKind::Plan, error),
-            Workspace::Io { .. } | Workspace::Place { .. } => Self::of(ErrorKind::Environment, error),
-            Workspace::Tampered { .. } => Self::of(ErrorKind::Corrupt, error)
+            Workspace::Expose { .. } | Workspace::Seed { .. } => Self::of(error.fault(), error),
+            Workspace::Io { .. } | Workspace::Place { .. } | Workspace::Program { .. } | Workspace::Exposed { .. } => {
+                Self::of(error.fault(), error)
+            }
+            Workspace::Tampered { .. } => Self::of(error.fault(), error)
                 .hint("its turns are kept: `sandbox inspect <agent>`; `sandbox retry <agent> --fresh` makes another"),
         }
     }
@@ -131,10 +102,9 @@ impl From<change::Error> for Error {
             Change::Store(error) => error.into(),
             Change::Workspace(error) => error.into(),
             Change::Start(_) | Change::Sandbox(_) => {
-                Self::of(ErrorKind::Environment, error).hint("`sandbox doctor` tells what this machine lacks")
+                Self::of(error.fault(), error).hint("`sandbox doctor` tells what this machine lacks")
             }
-            Change::Capture { .. } | Change::Refused { .. } => Self::of(ErrorKind::Environment, error),
-            Change::RefMoved { .. } => Self::of(ErrorKind::Corrupt, error),
+            Change::Capture { .. } | Change::Refused { .. } | Change::RefMoved { .. } => Self::of(error.fault(), error),
         }
     }
 }
@@ -147,7 +117,7 @@ impl From<agent::Error> for Error {
             Agent::Git(error) => error.into(),
             Agent::Workspace(error) => error.into(),
             Agent::Change(error) => error.into(),
-            Agent::Output { .. } | Agent::Box(_) | Agent::Pipe(_) => Self::of(ErrorKind::Environment, error),
+            Agent::Output { .. } | Agent::Box(_) | Agent::Pipe(_) => Self::of(error.fault(), error),
         }
     }
 }
@@ -159,8 +129,51 @@ impl From<verify::Error> for Error {
             Verify::Store(error) => error.into(),
             Verify::Workspace(error) => error.into(),
             Verify::Watch(error) => error.into(),
-            Verify::Place { .. } => Self::of(ErrorKind::Internal, error),
-            Verify::Io { .. } | Verify::Box(_) => Self::of(ErrorKind::Environment, error),
+            Verify::Place { .. } | Verify::Io { .. } | Verify::Box(_) => Self::of(error.fault(), error),
+        }
+    }
+}
+
+impl From<run::Error> for Error {
+    fn from(error: run::Error) -> Self {
+        use run::Error as Run;
+        match error {
+            Run::Store(error) => error.into(),
+            Run::Git(error) => error.into(),
+            Run::Workspace(error) => error.into(),
+            Run::Change(error) => error.into(),
+            Run::Agent(error) => error.into(),
+            Run::Integrate(error) => error.into(),
+            Run::Verify(error) => error.into(),
+            Run::Contract(error) => error.into(),
+            Run::Unfit { cause, fix } => Self::new(ErrorKind::Environment, cause).hint(fix),
+            Run::NoHome
+            | Run::Signals(_)
+            | Run::NotStopped { .. }
+            | Run::NoTarget { .. }
+            | Run::NoAgent { .. }
+            | Run::NoRun
+            | Run::NoWorktree { .. }
+            | Run::NoRetry { .. }
+            | Run::NoStart { .. }
+            | Run::Task(_) => Self::of(error.fault(), error),
+        }
+    }
+}
+
+impl From<integrate::Error> for Error {
+    fn from(error: integrate::Error) -> Self {
+        use integrate::Error as Integrate;
+        match error {
+            Integrate::Git(error) => error.into(),
+            Integrate::Store(error) => error.into(),
+            Integrate::Change(error) => error.into(),
+            Integrate::Contract { .. }
+            | Integrate::CandidateMoved { .. }
+            | Integrate::CandidateCheckedOut { .. }
+            | Integrate::RescueMoved { .. }
+            | Integrate::Unclear { .. }
+            | Integrate::NotBuiltOn { .. } => Self::of(error.fault(), error),
         }
     }
 }
@@ -179,7 +192,6 @@ mod tests {
     use super::*;
     use crate::cli::Exit;
     use crate::model::RefName;
-    use crate::{integrate, run};
 
     #[test]
     fn each_error_leads_to_its_exit() {

@@ -20,7 +20,7 @@ pub(super) fn status(args: &StatusArgs, settings: &Settings, printer: &mut Print
     let view = View::open(settings, printer)?;
     let seen = view.run(args.run.as_deref())?;
     if args.watch {
-        return watch(&view, seen.run, settings, printer);
+        return watch(&view, &seen.run, settings, printer);
     }
     show(&view, &seen, settings, printer);
     Ok(Exit::Complete)
@@ -38,8 +38,8 @@ fn show(view: &View, seen: &RunView, settings: &Settings, printer: &mut Printer)
 
 /// Shows the run again whenever it changes, until it ends. On a terminal a block stands there meanwhile; elsewhere each
 /// state is printed whole.
-fn watch(view: &View, run: RunDir, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
-    let mut follower = Follower::new(&run, None)?;
+fn watch(view: &View, run: &RunDir, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let mut follower = Follower::new(run, None)?;
     let live = settings.live_rows.is_some() && settings.look.width.is_some();
     let mut shown = None;
     loop {

@@ -14,7 +14,7 @@ use crate::run::Site;
 use crate::run::stop::{Stopped, stop as tell};
 
 /// How long the end of the run is waited for: its agents have a grace period, then everything is captured.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

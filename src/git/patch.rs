@@ -34,7 +34,11 @@ impl Repository {
         let file = File::open(patch).map_err(Error::file("read", patch))?;
         let scratch = Quarantine::in_temporary_folder(self)?;
         let index = scratch.path().join("index");
-        let command = |access, subcommand| scratch.apply(self.common(access, subcommand)).env("GIT_INDEX_FILE", &index);
+        // A split index without hashes, which a user's settings may ask for, is read back as an empty one.
+        let command = |access, subcommand| {
+            let command = scratch.apply(self.common(access, subcommand)).env("GIT_INDEX_FILE", &index);
+            command.config("core.splitIndex", "false")
+        };
         command(Access::Write, "read-tree").arg(tree.as_str()).success().map(drop)?;
         command(Access::Write, "apply")
             .config("apply.ignoreWhitespace", "no")

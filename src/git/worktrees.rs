@@ -8,6 +8,8 @@
 //! the entry that was named; `git worktree prune` is not used, since it also drops the user's own entries whose folder is
 //! merely absent for now.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +23,7 @@ use super::repository::{Repository, parsed};
 use crate::model::{CommitId, RefName};
 
 /// The time a checkout may take.
-const FILL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const FILL_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// A worktree as git lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +114,7 @@ impl Repository {
             && !self.is_linked()
             && main.path == self.common_dir()
         {
-            main.path = top.to_owned();
+            top.clone_into(&mut main.path);
         }
         for (at, worktree) in worktrees.iter_mut().enumerate() {
             worktree.git_dir = if at == 0 {
@@ -222,11 +224,23 @@ impl Repository {
         Ok(())
     }
 
-    /// Writes the files of a new worktree. Needs no lock. On failure the worktree stays registered and half filled; the
+    /// Writes the files of a new worktree. Needs no lock.
+    ///
+    /// Filters are left out: a file that a `filter` attribute applies to is written as the repository holds it, a pointer
+    /// where the user's settings would fetch a large file, ciphertext where they would decrypt. Whoever reads the worktree
+    /// back (a capture, an agent's own git) has none of the user's filters either, and would take each such file for
+    /// changed; and no command of the user's settings runs on the host because of what a tree says. On failure the worktree stays registered and half filled; the
     /// caller decides whether to try again or to drop it.
     pub fn fill_worktree(&self, added: &Added, fill: Fill) -> Result<(), Error> {
-        let command = self
-            .within(&added.path, Access::Write, "read-tree")
+        let mut command = self.within(&added.path, Access::Write, "read-tree");
+        for filter in self.load_filters(&added.path)? {
+            for (part, nothing) in [("smudge", ""), ("clean", ""), ("process", ""), ("required", "false")] {
+                command = command.config(OsStr::from_bytes(&[&filter[..], b".", part.as_bytes()].concat()), nothing);
+            }
+        }
+        let command = command
+            // The form that is read back elsewhere without git.
+            .config("index.version", "2")
             .config("core.splitIndex", "false")
             .config("core.untrackedCache", "false")
             .config("index.sparse", "false")
@@ -239,6 +253,21 @@ impl Repository {
             Fill::IndexOnly => command.arg("--reset"),
         };
         command.arg(added.commit.as_str()).success().map(drop)
+    }
+
+    /// Every `filter.<name>` that is configured where `worktree` lies.
+    fn load_filters(&self, worktree: &Path) -> Result<BTreeSet<Vec<u8>>, Error> {
+        let asked =
+            self.within(worktree, Access::Read, "config").args(["-z", "--name-only", "--get-regexp", "^filter\\."]);
+        let output = asked.run()?;
+        match output.code() {
+            Some(0) => {}
+            // There is none.
+            Some(1) => return Ok(BTreeSet::new()),
+            Some(_) | None => return Err(output.failure()),
+        }
+        let names = output.stdout.split(|byte| *byte == 0);
+        Ok(names.filter_map(|name| Some(name[..name.iter().rposition(|byte| *byte == b'.')?].to_vec())).collect())
     }
 
     /// Drops the entry of a worktree whose folder has been moved away, locked or not. Touches no file of the work tree, no
@@ -297,7 +326,7 @@ fn linked_git_dirs(common_dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Error> 
         // An entry without this file is broken; git does not list it either.
         let Ok(bytes) = fs::read(admin.join("gitdir")) else { continue };
         let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        let dot_git = admin.join(std::ffi::OsStr::from_bytes(text));
+        let dot_git = admin.join(OsStr::from_bytes(text));
         let Some(worktree) = dot_git.parent() else { continue };
         let worktree = worktree.canonicalize().unwrap_or_else(|_| worktree.to_owned());
         found.push((worktree, admin));
@@ -314,7 +343,7 @@ fn parse_list(output: &Output) -> Result<Vec<Worktree>, Error> {
         let (key, value) = space.map_or((field, &b""[..]), |space| (&field[..space], &field[space + 1..]));
         let text = || String::from_utf8_lossy(value).into_owned();
         if key == b"worktree" {
-            let path = PathBuf::from(std::ffi::OsStr::from_bytes(value));
+            let path = PathBuf::from(OsStr::from_bytes(value));
             worktrees.push(Worktree {
                 path,
                 git_dir: None,

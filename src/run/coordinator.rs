@@ -87,7 +87,7 @@ pub async fn execute(
 /// Ends a run in order that a fault kept from its end: nobody is to wait for it.
 pub(super) fn close_on_fault(recorder: &Recorder, result: Result<Report, Error>) -> Result<Report, Error> {
     result.inspect_err(|error| {
-        let closed = tokio::task::block_in_place(|| close(recorder, error.exit_code(), false, None));
+        let closed = tokio::task::block_in_place(|| close(recorder, error.fault().exit_code(), false, None));
         if let Err(failed) = closed {
             tracing::warn!(error = %failed, "the end of the run was not written down");
         }

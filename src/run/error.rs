@@ -1,6 +1,6 @@
 //! What can go wrong with a run as a whole.
 
-use crate::model::{AgentName, RunId};
+use crate::model::{AgentName, Fault, RunId};
 
 /// Why a run, or a verb that goes on with one, could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -98,123 +98,22 @@ pub enum Error {
 }
 
 impl Error {
-    /// The code of the program's end that it leads to, for the record: the one that the program then really has.
-    pub fn exit_code(&self) -> u8 {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
         match self {
-            Self::Unfit { .. } | Self::NoHome | Self::NotStopped { .. } | Self::Signals(_) | Self::NoTarget { .. } => UNFIT,
-            Self::NoAgent { .. } | Self::NoRun | Self::NoWorktree { .. } | Self::NoRetry { .. } => USAGE,
-            Self::NoStart { .. } => DAMAGED,
-            Self::Contract(_) => PLAN,
-            Self::Task(_) => INTERNAL,
-            Self::Store(error) => of_store(error),
-            Self::Git(error) => of_git(error),
-            Self::Workspace(error) => of_workspace(error),
-            Self::Change(error) => of_change(error),
-            Self::Agent(error) => of_agent(error),
-            Self::Integrate(error) => of_integrate(error),
-            Self::Verify(error) => of_verify(error),
+            Self::Store(error) => error.fault(),
+            Self::Git(error) => error.fault(),
+            Self::Workspace(error) => error.fault(),
+            Self::Change(error) => error.fault(),
+            Self::Agent(error) => error.fault(),
+            Self::Integrate(error) => error.fault(),
+            Self::Verify(error) => error.fault(),
+            Self::Contract(_) => Fault::Plan,
+            Self::NoHome | Self::Unfit { .. } | Self::Signals(_) | Self::NotStopped { .. } => Fault::Environment,
+            Self::NoTarget { .. } => Fault::Repository,
+            Self::NoAgent { .. } | Self::NoRun | Self::NoWorktree { .. } | Self::NoRetry { .. } => Fault::Usage,
+            Self::NoStart { .. } => Fault::Corrupt,
+            Self::Task(_) => Fault::Internal,
         }
-    }
-}
-
-const USAGE: u8 = 2;
-const PLAN: u8 = 3;
-const UNFIT: u8 = 4;
-const LOCKED: u8 = 7;
-const DAMAGED: u8 = 8;
-const INTERNAL: u8 = 70;
-
-fn of_store(error: &crate::store::Error) -> u8 {
-    use crate::store::Error as Store;
-    match error {
-        Store::Io { .. } | Store::Exists { .. } | Store::NotOurs { .. } | Store::JournalStopped { .. } => UNFIT,
-        Store::Encode { .. } => INTERNAL,
-        Store::Locked { .. } | Store::Held { .. } => LOCKED,
-        Store::Damaged { .. } | Store::Newer { .. } => DAMAGED,
-        Store::NotFound { .. } | Store::Ambiguous { .. } | Store::Setting { .. } => USAGE,
-    }
-}
-
-fn of_git(error: &crate::git::Error) -> u8 {
-    use crate::git::Error as Git;
-    match error {
-        Git::NoSuchCommit { .. } => USAGE,
-        Git::Unparsable { .. } => INTERNAL,
-        Git::GitMissing { .. }
-        | Git::GitTooOld { .. }
-        | Git::Spawn { .. }
-        | Git::TimedOut { .. }
-        | Git::TooMuchOutput { .. }
-        | Git::Pipe { .. }
-        | Git::File { .. }
-        | Git::Failed { .. }
-        | Git::NotARepository { .. }
-        | Git::DubiousOwnership { .. }
-        | Git::NoCommit { .. }
-        | Git::MissingObject { .. }
-        | Git::Bare { .. }
-        | Git::BranchExists { .. }
-        | Git::BranchInTheWay { .. }
-        | Git::WorktreeOdd { .. }
-        | Git::WorktreeInPlace { .. } => UNFIT,
-    }
-}
-
-fn of_workspace(error: &crate::workspace::Error) -> u8 {
-    use crate::workspace::Error as Workspace;
-    match error {
-        Workspace::Git(error) => of_git(error),
-        Workspace::Store(error) => of_store(error),
-        Workspace::Expose { .. } | Workspace::Seed { .. } => PLAN,
-        Workspace::Io { .. } | Workspace::Place { .. } => UNFIT,
-        Workspace::Tampered { .. } => DAMAGED,
-    }
-}
-
-fn of_change(error: &crate::change::Error) -> u8 {
-    use crate::change::Error as Change;
-    match error {
-        Change::Git(error) => of_git(error),
-        Change::Store(error) => of_store(error),
-        Change::Workspace(error) => of_workspace(error),
-        Change::Start(_) | Change::Sandbox(_) | Change::Capture { .. } | Change::Refused { .. } => UNFIT,
-        Change::RefMoved { .. } => DAMAGED,
-    }
-}
-
-fn of_agent(error: &crate::agent::Error) -> u8 {
-    use crate::agent::Error as Agent;
-    match error {
-        Agent::Store(error) => of_store(error),
-        Agent::Git(error) => of_git(error),
-        Agent::Workspace(error) => of_workspace(error),
-        Agent::Change(error) => of_change(error),
-        Agent::Output { .. } | Agent::Box(_) | Agent::Pipe(_) => UNFIT,
-    }
-}
-
-fn of_integrate(error: &crate::integrate::Error) -> u8 {
-    use crate::integrate::Error as Integrate;
-    match error {
-        Integrate::Git(error) => of_git(error),
-        Integrate::Store(error) => of_store(error),
-        Integrate::Change(error) => of_change(error),
-        Integrate::Contract { .. } => DAMAGED,
-        Integrate::CandidateMoved { .. }
-        | Integrate::RescueMoved { .. }
-        | Integrate::CandidateCheckedOut { .. }
-        | Integrate::NotBuiltOn { .. }
-        | Integrate::Unclear { .. } => UNFIT,
-    }
-}
-
-fn of_verify(error: &crate::verify::Error) -> u8 {
-    use crate::verify::Error as Verify;
-    match error {
-        Verify::Store(error) => of_store(error),
-        Verify::Workspace(error) => of_workspace(error),
-        Verify::Watch(error) => of_agent(error),
-        Verify::Place { .. } => INTERNAL,
-        Verify::Io { .. } | Verify::Box(_) => UNFIT,
     }
 }

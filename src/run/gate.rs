@@ -66,15 +66,12 @@ fn agent_block(agent: &AgentState) -> Option<GateBlock> {
     };
     let retry = format!("`sandbox inspect {name}`, then `sandbox retry {name}`");
     match agent.outcome() {
-        None => told(
-            BlockKind::AgentIncomplete,
-            format!("agent `{name}` has not ended"),
-            format!("`sandbox retry {name}`"),
-        ),
+        None => {
+            told(BlockKind::AgentIncomplete, format!("agent `{name}` has not ended"), format!("`sandbox retry {name}`"))
+        }
         Some(AttemptOutcome::Completed) => match agent.merge.as_ref().map(|merge| merge.result) {
-            Some(PreviewResult::Clean) => None,
-            // The card tells, and is a block of its own.
-            Some(PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
+            // A card tells of what is held, and is a block of its own.
+            Some(PreviewResult::Clean | PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
             Some(PreviewResult::Blocked) => {
                 let by = agent.merge.iter().flat_map(|merge| &merge.blocked_by).map(|name| format!("`{name}`"));
                 let message =

@@ -31,7 +31,7 @@ pub fn working_box(
     for folder in host.tool_folders().into_iter().filter(|folder| !around.touches(folder)) {
         policy = exposed(policy, &folder);
     }
-    for (folder, target) in host.cargo_folders() {
+    for (folder, target) in host.cargo_folders().into_iter().filter(|(folder, _)| !around.touches(folder)) {
         policy = policy.expose(read_only_at(&folder, &target));
     }
     for wanted in &settings.expose {
@@ -59,7 +59,11 @@ pub fn capture_box(host: &HostEnvironment, around: &Surroundings, place: &Workpl
         .expose(read_only_at(&place.git(), Path::new(seen::AGENT)))
         .expose(read_only_at(&around.common.join("objects"), Path::new(seen::PARENT_OBJECTS)));
     // The git program may itself lie where a box shows nothing.
-    for folder in host.tool_folders().into_iter().filter(|folder| !around.touches(folder)) {
+    let folders: Vec<PathBuf> = host.tool_folders().into_iter().filter(|folder| !around.touches(folder)).collect();
+    if host.is_unseen(&around.git) && !folders.iter().any(|folder| around.git.starts_with(folder)) {
+        policy = policy.expose(Expose::read_only(&around.git));
+    }
+    for folder in folders {
         policy = exposed(policy, &folder);
     }
     for alternate in &around.alternates {

@@ -1,7 +1,7 @@
 //! A worktree as it was left by us, and whether it still is.
 
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
@@ -76,12 +76,18 @@ impl Workspace {
 
     /// Whether the folder is still the one that was made, and its `.git` file still has the bytes it had. Nothing of the
     /// agent may run meanwhile.
+    ///
+    /// An agent may have shut itself, and us, out of the folder: its permissions are given back.
     pub fn check(&self) -> Result<(), Error> {
         let worktree = self.place.worktree();
         let tampered = |what: &str| Error::Tampered { path: worktree.to_owned(), what: what.to_owned() };
         let found = worktree.symlink_metadata().map_err(|_| tampered("the folder is gone"))?;
         if !found.is_dir() || (found.dev(), found.ino()) != (self.record.device, self.record.inode) {
             return Err(tampered("the folder was replaced by another"));
+        }
+        if found.mode() & 0o700 != 0o700 {
+            let permissions = std::fs::Permissions::from_mode(found.mode() & 0o777 | 0o700);
+            std::fs::set_permissions(worktree, permissions).map_err(|error| Error::io("open up", worktree, error))?;
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::open(worktree.join(".git"), flags, Mode::empty());

@@ -46,6 +46,7 @@ pub fn create(commission: &Commission<'_>) -> Result<Workspace, Error> {
     let Commission { repository, state, place, .. } = commission;
     for folder in [place.worktree().parent(), place.private().parent()].into_iter().flatten() {
         private::folder_at(folder)?;
+        private::require_own(folder)?;
     }
     let addition = Addition {
         path: place.worktree(),
@@ -96,7 +97,8 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
     };
     private::write_agent_directory(&place.git(), &made_of)?;
     private::write_capture_directory(&place.capture(), &made_of)?;
-    for folder in [place.home(), place.tmp(), place.capture_home(), place.capture_tmp()] {
+    private::write_home(&place.home(), commission.repository)?;
+    for folder in [place.tmp(), place.capture_home(), place.capture_tmp()] {
         private::folder_at(&folder)?;
     }
     Ok(())
@@ -105,13 +107,11 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
 /// A file of the user's own that holds for all repositories: where the configuration says, else its place by default.
 fn users_file(commission: &Commission<'_>, key: &str, default: &str) -> Option<PathBuf> {
     let environment = commission.environment;
-    let path = match commission.repository.config().text(key) {
-        Some(path) => expand_home(path, &environment.home),
-        None => {
-            let base =
-                environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
-            base.join(default)
-        }
+    let path = if let Some(path) = commission.repository.config().text(key) {
+        expand_home(path, &environment.home)
+    } else {
+        let base = environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
+        base.join(default)
     };
     path.is_file().then_some(path)
 }

@@ -5,7 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use sandbox::Launcher;
+
+use super::error::Error;
 
 /// The user's environment.
 #[derive(Debug, Clone)]
@@ -55,6 +60,9 @@ const TOOL_ROOTS: [(&str, &str); 14] = [
 /// Folders below `$CARGO_HOME` that a build without network needs.
 const CARGO_FOLDERS: [&str; 2] = ["registry", "git"];
 
+/// What the kernel appends to the path of a program whose file was deleted or replaced.
+const DELETED: &str = " (deleted)";
+
 /// Places of the host that a box does not show, beside the home.
 const UNSEEN: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
@@ -64,7 +72,7 @@ impl HostEnvironment {
         let variables: BTreeMap<_, _> = std::env::vars_os().collect();
         let home = PathBuf::from(variables.get(OsStr::new("HOME"))?).canonicalize().ok()?;
         let program = std::env::current_exe().ok()?;
-        Some(Self { home, variables, program })
+        Some(Self { home, variables, program: undeleted(&program) })
     }
 
     /// The value of a variable, if it has one.
@@ -72,10 +80,25 @@ impl HostEnvironment {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
-    /// The folders of `PATH` that exist, without links on the way, each once.
+    /// What starts boxes: this very program, even if its file was replaced meanwhile.
+    pub fn launcher(&self) -> Launcher {
+        match std::env::current_exe() {
+            Ok(own) if own == self.program || own.as_os_str() == deleted(&self.program) => Launcher::default(),
+            Ok(_) | Err(_) => Launcher::new(&self.program),
+        }
+    }
+
+    /// Refuses to go on without the program's own file, which boxes are shown.
+    pub fn require_program(&self) -> Result<(), Error> {
+        if self.program.is_file() { Ok(()) } else { Err(Error::Program { path: self.program.clone() }) }
+    }
+
+    /// The folders of `PATH` that exist, without links on the way, each once. Relative ones mean another folder in each
+    /// place, and are left out.
     pub fn search_path(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
-        for folder in self.variable("PATH").iter().flat_map(std::env::split_paths) {
+        let given = self.variable("PATH").into_iter().flat_map(std::env::split_paths);
+        for folder in given.filter(|folder| folder.is_absolute()) {
             if let Ok(folder) = folder.canonicalize()
                 && folder.is_dir()
                 && !folders.contains(&folder)
@@ -107,7 +130,7 @@ impl HostEnvironment {
     pub fn tool_folders(&self) -> Vec<PathBuf> {
         let mut folders = self.search_path();
         folders.extend(self.tool_roots().map(|(_, place)| place));
-        folders.retain(|folder| self.is_unseen(folder) && *folder != self.home);
+        folders.retain(|folder| self.is_unseen(folder) && self.is_narrow(folder));
         folders.sort();
         folders.dedup();
         // What lies in a folder that is shown anyway needs no showing of its own.
@@ -125,7 +148,13 @@ impl HostEnvironment {
         pairs.filter(|(source, _)| source.is_dir()).collect()
     }
 
-    fn is_unseen(&self, place: &Path) -> bool {
+    /// Whether a folder may be shown at all: not one that holds the home, or everybody's temporary files.
+    fn is_narrow(&self, folder: &Path) -> bool {
+        !self.home.starts_with(folder) && !UNSEEN.iter().any(|unseen| Path::new(unseen).starts_with(folder))
+    }
+
+    /// Whether a box would not see this place of the host.
+    pub(super) fn is_unseen(&self, place: &Path) -> bool {
         place.starts_with(&self.home) || UNSEEN.iter().any(|unseen| place.starts_with(unseen))
     }
 
@@ -153,6 +182,21 @@ impl HostEnvironment {
             }
         }
         (passed, missing)
+    }
+}
+
+/// What the kernel says of a program at `path` whose file is gone.
+fn deleted(path: &Path) -> OsString {
+    let mut text = path.as_os_str().to_owned();
+    text.push(DELETED);
+    text
+}
+
+/// The path that a program was started by, as far as the kernel still tells.
+fn undeleted(path: &Path) -> PathBuf {
+    match path.as_os_str().as_bytes().strip_suffix(DELETED.as_bytes()) {
+        Some(before) if !path.exists() => PathBuf::from(OsStr::from_bytes(before)),
+        Some(_) | None => path.to_owned(),
     }
 }
 
@@ -212,6 +256,31 @@ mod tests {
         assert_eq!(host.cargo_folders(), [(host.home.join(".cargo/registry"), host.home.join(".cargo/registry"))]);
         let expected: Vec<_> = [".cargo/bin", ".rustup", "bin"].iter().map(|folder| host.home.join(folder)).collect();
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn nothing_wide_or_relative_is_shown() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(home.path().join("bin/file")).unwrap();
+        let own = home.path().display();
+        let above = home.path().parent().unwrap().display();
+        let path = format!(".:bin:{own}:{above}:/tmp:/:/run:{own}/bin:{own}/bin/../bin::/dev/shm");
+        let host = environment(home.path(), &[("PATH", &path), ("NVM_DIR", "/tmp"), ("JAVA_HOME", "/")]);
+        assert_eq!(host.tool_folders(), [host.home.join("bin")]);
+    }
+
+    #[test]
+    fn a_program_that_was_replaced_is_known_by_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join("odd (deleted)");
+        std::fs::create_dir(&odd).unwrap();
+        assert_eq!(undeleted(&odd), odd);
+        assert_eq!(undeleted(&folder.path().join("gone (deleted)")), folder.path().join("gone"));
+        assert_eq!(undeleted(Path::new("/bin/x")), Path::new("/bin/x"));
+        let mut host = environment(folder.path(), &[]);
+        assert!(host.require_program().unwrap_err().to_string().contains("/nonexistent"));
+        host.program = std::env::current_exe().unwrap();
+        host.require_program().unwrap();
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What can go wrong when a worktree is made ready.
 
+use crate::model::Fault;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,20 @@ pub enum Error {
         /// What to do.
         fix: &'static str,
     },
+    /// This program's own file is gone.
+    #[error("`{}`, this program, is not there any more: put it back, or install it again, then `sandbox retry` the agent", path.display())]
+    Program {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// A folder of ours can be changed by other users.
+    #[error("`{}` {why}: agents' files would not be safe in it; set SANDBOX_WORKTREES to a folder of your own", path.display())]
+    Exposed {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Something of a worktree is not as it was left.
     #[error("the worktree `{}` was tampered with: {what}", path.display())]
     Tampered {
@@ -63,5 +78,18 @@ pub enum Error {
 impl Error {
     pub(super) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { operation, path: path.to_owned(), source }
+    }
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Git(error) => error.fault(),
+            Self::Store(error) => error.fault(),
+            Self::Expose { .. } | Self::Seed { .. } => Fault::Plan,
+            Self::Io { .. } | Self::Place { .. } | Self::Program { .. } | Self::Exposed { .. } => Fault::Environment,
+            Self::Tampered { .. } => Fault::Corrupt,
+        }
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! **The agent's** lies in the box where the repository's common directory lies outside, and is complete: its own HEAD,
 //! refs, index, config and objects, with the repository's objects below it, read-only, as an alternate. Whatever the agent
-//! does to it stays in it. **The capture's** is never seen by the agent; it borrows objects from both.
+//! does to it stays in it. **The capture's** is never seen by the agent, and borrows from the repository's objects alone: an
+//! object that the agent forged or damaged must not stand in for a file. Where the agent's commits are looked at, its objects
+//! are put in reach for that one command.
 //!
 //! Both are written, not copied: a copy would carry along what only the repository may have (hooks, includes, a
 //! credential helper, a monitor command, addresses with passwords in them).
@@ -11,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
@@ -103,8 +105,7 @@ pub(super) fn write_capture_directory(at: &Path, made_of: &Ingredients<'_>) -> R
         folder_at(&at.join(folder))?;
     }
     file_at(&at.join("HEAD"), b"ref: refs/heads/none\n")?;
-    let alternates = format!("{}\n{}/objects\n", seen::PARENT_OBJECTS, seen::AGENT);
-    file_at(&at.join("objects/info/alternates"), alternates.as_bytes())?;
+    file_at(&at.join("objects/info/alternates"), format!("{}\n", seen::PARENT_OBJECTS).as_bytes())?;
     let mut config = Config::new(repository.object_format());
     config.core(repository);
     config.set("core", None, "bare", "false");
@@ -160,11 +161,16 @@ fn agent_config(made_of: &Ingredients<'_>) -> String {
             config.set("remote", Some(name), variable, &without_credentials(value));
         }
     }
-    if let Some(identity) = made_of.repository.identity() {
-        config.set("user", None, "name", &identity.name);
-        config.set("user", None, "email", &identity.email);
-    }
+    config.identity(made_of.repository);
     config.text()
+}
+
+/// The settings in the agent's home: for repositories that it makes elsewhere, as tests of programs do.
+pub(super) fn write_home(home: &Path, repository: &Repository) -> Result<(), Error> {
+    folder_at(home)?;
+    let mut config = Config::new(ObjectFormat::Sha1);
+    config.identity(repository);
+    file_at(&home.join(".gitconfig"), config.sections().as_bytes())
 }
 
 /// An address without a password, and for web addresses without a user too: both may be a token.
@@ -225,6 +231,15 @@ impl Config {
         self.lines.push((section.to_owned(), subsection.map(str::to_owned), variable.to_owned(), value.to_owned()));
     }
 
+    /// Who commits: the user, as configured, else the program.
+    fn identity(&mut self, repository: &Repository) {
+        let (name, email) = repository
+            .identity()
+            .map_or_else(|| ("sandbox".to_owned(), "sandbox@localhost".to_owned()), |own| (own.name, own.email));
+        self.set("user", None, "name", &name);
+        self.set("user", None, "email", &email);
+    }
+
     fn core(&mut self, repository: &Repository) {
         for key in CORE_KEYS {
             if let (Some(value), Some((section, variable))) = (repository.config().text(key), key.split_once('.')) {
@@ -236,7 +251,12 @@ impl Config {
     /// The file's text. Format version 1 exactly where an extension asks for it.
     fn text(&self) -> String {
         let version = u8::from(!self.extensions.is_empty());
-        let mut text = format!("[core]\n\trepositoryformatversion = {version}\n");
+        format!("[core]\n\trepositoryformatversion = {version}\n{}", self.sections())
+    }
+
+    /// The text without the format's version.
+    fn sections(&self) -> String {
+        let mut text = String::new();
         for (name, value) in &self.extensions {
             for part in ["[extensions]\n\t", name, " = ", &quoted(value), "\n"] {
                 text.push_str(part);
@@ -277,6 +297,20 @@ fn quoted(value: &str) -> String {
 /// A folder only the user can enter, with those above it.
 pub(super) fn folder_at(path: &Path) -> Result<(), Error> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| Error::io("create", path, error))
+}
+
+/// Refuses a folder that another user owns or may write into: who can rename in it can put another worktree in place of
+/// ours.
+pub(super) fn require_own(path: &Path) -> Result<(), Error> {
+    let found = path.symlink_metadata().map_err(|error| Error::io("look at", path, error))?;
+    let exposed = |why| Err(Error::Exposed { path: path.to_owned(), why });
+    if !found.is_dir() {
+        return exposed("is not a folder");
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return exposed("belongs to another user");
+    }
+    if found.mode() & 0o022 != 0 { exposed("can be written by other users") } else { Ok(()) }
 }
 
 fn file_at(path: &Path, bytes: &[u8]) -> Result<(), Error> {

@@ -4,12 +4,14 @@
 //! syntax of `.gitignore`, which take from what git ignores, and from nothing else.
 //!
 //! Links are copied as links and never followed, so that a link in the checkout cannot bring in what it points to.
-//! Whatever is in the worktree already stays: a tracked file is never replaced by the user's changed one.
+//! Whatever is in the worktree already stays: a tracked file is never replaced by the user's changed one. A link in the
+//! worktree is not followed either: an agent whose work this one builds on may have committed it, to have the user's files
+//! copied to where it leads.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use ignore::WalkBuilder;
 
@@ -26,6 +28,8 @@ pub struct Seeded {
     pub files: u64,
     /// Paths that the plan names and the checkout does not have.
     pub missing: Vec<String>,
+    /// What could not be read, and was passed over, a line each.
+    pub unreadable: Vec<String>,
 }
 
 /// Copies `wanted`, paths from the checkout's root, from `checkout` to `worktree`.
@@ -44,8 +48,11 @@ pub fn seed(checkout: &Path, worktree: &Path, wanted: &[String]) -> Result<Seede
         if leads_through_link(checkout, relative) {
             return Err(refused("a folder on the way to it is a link"));
         }
+        if leads_through_link(worktree, relative) {
+            return Err(refused("a folder on the way to it is a link in the commit that the worktree is made from"));
+        }
         match source.symlink_metadata() {
-            Ok(_) => seeded.files += copy_tree(&source, &worktree.join(relative))?,
+            Ok(_) => copy_tree(&source, &worktree.join(relative), &mut seeded)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => seeded.missing.push(path.clone()),
             Err(error) => return Err(Error::io("look at", &source, error)),
         }
@@ -95,36 +102,66 @@ fn leads_through_link(root: &Path, relative: &Path) -> bool {
     })
 }
 
-fn copy_tree(source: &Path, target: &Path) -> Result<u64, Error> {
+/// Copies what can be read. What can not is told of: one file without permissions in a folder of thousands is no reason to
+/// do without the others.
+fn copy_tree(source: &Path, target: &Path, seeded: &mut Seeded) -> Result<(), Error> {
     if let Some(above) = target.parent() {
         fs::create_dir_all(above).map_err(|error| Error::io("create", above, error))?;
     }
-    let walk = WalkBuilder::new(source).standard_filters(false).follow_links(false).build();
-    let mut copied = 0;
-    for entry in walk {
-        let entry = entry.map_err(|error| Error::io("read", source, io::Error::other(error)))?;
-        let relative = entry.path().strip_prefix(source).unwrap_or(Path::new(""));
-        let to: PathBuf = if relative.as_os_str().is_empty() { target.to_owned() } else { target.join(relative) };
-        copied += copy_one(entry.path(), &to)?;
+    let place = {
+        let (source, target) = (source.to_owned(), target.to_owned());
+        move |from: &Path| match from.strip_prefix(&source) {
+            Ok(below) if !below.as_os_str().is_empty() => target.join(below),
+            Ok(_) | Err(_) => target.clone(),
+        }
+    };
+    let to = place.clone();
+    // Where a file or a link stands in the place of a folder, nothing below can be copied.
+    let is_free = move |from: &Path| match to(from).symlink_metadata() {
+        Ok(there) => there.is_dir(),
+        Err(_) => true,
+    };
+    if source.is_dir() && !is_free(source) {
+        return Ok(());
     }
-    Ok(copied)
+    let walk = WalkBuilder::new(source)
+        .standard_filters(false)
+        .follow_links(false)
+        .filter_entry(move |entry| !entry.file_type().is_some_and(|kind| kind.is_dir()) || is_free(entry.path()))
+        .build();
+    for entry in walk {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                seeded.unreadable.push(error.to_string());
+                continue;
+            }
+        };
+        match copy_one(entry.path(), &place(entry.path())) {
+            Ok(files) => seeded.files += files,
+            Err(Error::Io { operation: "copy", path, source }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                seeded.unreadable.push(format!("{}: {source}", path.display()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    for line in &seeded.unreadable {
+        tracing::warn!("not seeded: {line}");
+    }
+    Ok(())
 }
 
+/// Copies one thing, and gives how many files that made.
 fn copy_one(from: &Path, to: &Path) -> Result<u64, Error> {
     let metadata = from.symlink_metadata().map_err(|error| Error::io("look at", from, error))?;
-    if metadata.is_dir() {
-        match fs::create_dir(to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Error::io("create", to, error)),
-        }
-        return Ok(0);
-    }
     if to.symlink_metadata().is_ok() {
         return Ok(0);
     }
+    if metadata.is_dir() {
+        return fs::create_dir(to).map(|()| 0).map_err(|error| Error::io("create", to, error));
+    }
     if metadata.is_symlink() {
-        let target = fs::read_link(from).map_err(|error| Error::io("read", from, error))?;
+        let target = fs::read_link(from).map_err(|error| Error::io("copy", from, error))?;
         std::os::unix::fs::symlink(target, to).map_err(|error| Error::io("create", to, error))?;
         return Ok(1);
     }
@@ -133,12 +170,13 @@ fn copy_one(from: &Path, to: &Path) -> Result<u64, Error> {
     }
     // The kernel shares the blocks where the file system can.
     fs::copy(from, to).map_err(|error| Error::io("copy", from, error))?;
-    let mode = metadata.permissions().mode() | 0o200;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(|error| Error::io("copy", from, error))?;
+    let mode = metadata.permissions().mode() & 0o777 | 0o200;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(|error| Error::io("create", to, error))?;
     Ok(1)
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests write files as users do")]
 mod tests {
     use super::*;
 
@@ -153,9 +191,54 @@ mod tests {
         fs::write(from.path().join("kept"), "ours").unwrap();
         let wanted = ["node_modules/", "kept", "gone"].map(str::to_owned);
         let seeded = seed(from.path(), to.path(), &wanted).unwrap();
-        assert_eq!(seeded, Seeded { files: 2, missing: vec!["gone".to_owned()] });
+        assert_eq!(seeded, Seeded { files: 2, missing: vec!["gone".to_owned()], unreadable: vec![] });
         assert_eq!(fs::read_link(to.path().join("node_modules/etc")).unwrap(), Path::new("/etc"));
         assert_eq!(fs::read_to_string(to.path().join("kept")).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn links_in_the_worktree_lead_nowhere() {
+        let (from, to, elsewhere) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for file in ["a/b/x", "build/x", "env"] {
+            fs::create_dir_all(from.path().join(file).parent().unwrap()).unwrap();
+            fs::write(from.path().join(file), "secret").unwrap();
+        }
+        fs::create_dir(to.path().join("a")).unwrap();
+        for link in ["a/b", "build"] {
+            std::os::unix::fs::symlink(elsewhere.path(), to.path().join(link)).unwrap();
+        }
+        std::os::unix::fs::symlink(elsewhere.path().join("env"), to.path().join("env")).unwrap();
+        for path in ["a", "build", "env"] {
+            assert_eq!(seed(from.path(), to.path(), &[path.to_owned()]).unwrap().files, 0, "{path}");
+        }
+        let through = seed(from.path(), to.path(), &["build/x".to_owned()]);
+        assert!(matches!(through, Err(Error::Seed { .. })), "{through:?}");
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_passed_over_and_told_of() {
+        let from = tempfile::tempdir().unwrap();
+        let to = tempfile::tempdir().unwrap();
+        fs::create_dir_all(from.path().join("all/shut")).unwrap();
+        for file in ["all/good", "all/secret", "all/shut/x"] {
+            fs::write(from.path().join(file), "x").unwrap();
+        }
+        let permissions = |path: &str, mode| {
+            fs::set_permissions(from.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        permissions("all/secret", 0);
+        permissions("all/shut", 0);
+        // Set bits mean nothing good in a worktree.
+        permissions("all/good", 0o4755);
+        let seeded = seed(from.path(), to.path(), &["all".to_owned()]).unwrap();
+        permissions("all/shut", 0o700);
+        if !rustix::process::geteuid().is_root() {
+            assert_eq!((seeded.files, seeded.unreadable.len()), (1, 2), "{seeded:?}");
+        }
+        let mode = to.path().join("all/good").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755);
     }
 
     #[test]

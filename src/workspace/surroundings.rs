@@ -18,6 +18,8 @@ pub struct Surroundings {
     pub checkouts: Vec<PathBuf>,
     /// Where all worktrees of ours lie.
     pub worktrees_root: PathBuf,
+    /// The git program that is used, wherever it lies.
+    pub git: PathBuf,
 }
 
 impl Surroundings {
@@ -41,7 +43,9 @@ impl Surroundings {
         checkouts.sort();
         let common = repository.common_dir().to_owned();
         let alternates = alternates_of(&common.join("objects"))?;
-        Ok(Self { common, alternates, checkouts, worktrees_root: worktrees_root.to_owned() })
+        let git = repository.git().program();
+        let git = git.canonicalize().map_err(|error| Error::io("resolve", git, error))?;
+        Ok(Self { common, alternates, checkouts, worktrees_root: worktrees_root.to_owned(), git })
     }
 
     /// Whether `path` lies in, or holds, something that must stay hidden.

@@ -49,7 +49,8 @@ fn names(folder: &Path) -> Vec<String> {
 fn a_plan_that_is_wrong_is_refused_with_its_place() {
     let world = World::new();
     let before = world.picture();
-    let agent = |name: &str, rest: &str| format!("{GOOD}[agents.{name}]\nowns = [\"src/**\"]\nrun = [\"true\"]\n{rest}");
+    let agent =
+        |name: &str, rest: &str| format!("{GOOD}[agents.{name}]\nowns = [\"src/**\"]\nrun = [\"true\"]\n{rest}");
     let long = "x".repeat(300);
     for (text, words) in [
         ("[run\nname = 1".to_owned(), vec!["plan.toml:1:"]),
@@ -139,9 +140,8 @@ fn no_repository_or_none_to_work_on() {
     let path = plan(&world, GOOD);
     let elsewhere = world.home().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    let run_in = |folder: &Path| -> Ran {
-        world.sandbox_command(&["run", &path]).current_dir(folder).output().unwrap().into()
-    };
+    let run_in =
+        |folder: &Path| -> Ran { world.sandbox_command(&["run", &path]).current_dir(folder).output().unwrap().into() };
     assert_refused(&world, &run_in(&elsewhere), 4, &["elsewhere", "not", "repository"]);
     assert_eq!(names(&elsewhere), [""; 0], "and none is made");
 
@@ -255,10 +255,8 @@ fn where_no_user_namespace_can_be_had_nothing_runs() {
     let world = World::new();
     let path = plan(&world, GOOD);
     let before = world.picture();
-    let script = format!(
-        "echo 0 > /proc/sys/user/max_user_namespaces || exit 99; exec {} run {path}",
-        program().display()
-    );
+    let script =
+        format!("echo 0 > /proc/sys/user/max_user_namespaces || exit 99; exec {} run {path}", program().display());
     let mut command = world.command("unshare");
     let ran: Ran = command.args(["--user", "--map-root-user", "sh", "-c", &script]).output().unwrap().into();
     if ran.code == Some(99) || ran.stderr.contains("unshare") {

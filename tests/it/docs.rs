@@ -4,7 +4,8 @@
 //!
 //! With `UPDATE_DOCS=1` the parts that are made from the code are written anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -16,6 +17,7 @@ use worktree_sandbox::store::{Occupant, RepoKey, StateDir, Workplaces, env};
 use worktree_sandbox::{model, plan};
 
 use crate::source_rules::{files, root};
+use crate::world::World;
 
 fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -23,7 +25,7 @@ fn read(name: &str) -> String {
 
 /// Every document, with its path from the root.
 fn documents() -> Vec<(String, String)> {
-    let found = files().into_iter().filter(|(name, _)| name.ends_with(".md"));
+    let found = files().into_iter().filter(|(name, _)| Path::new(name).extension().is_some_and(|kind| kind == "md"));
     let read: Vec<_> = found.map(|(name, path)| (name, fs::read_to_string(path).unwrap())).collect();
     assert!(read.len() > 10, "only {} documents were found", read.len());
     read
@@ -87,7 +89,7 @@ fn every_variable_is_documented() {
 fn every_exit_code_is_documented() {
     let mut table = String::from("| code | meaning |\n|---|---|\n");
     for exit in Exit::ALL {
-        table.push_str(&format!("| {} | {} |\n", exit.code(), exit.meaning()));
+        writeln!(table, "| {} | {} |", exit.code(), exit.meaning()).unwrap();
     }
     compare("docs/exit-codes.md", "cli::exit", &table);
 }
@@ -95,8 +97,7 @@ fn every_exit_code_is_documented() {
 #[test]
 fn every_event_is_documented() {
     let text = read("docs/events.md");
-    let named: BTreeSet<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
+    let named: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
     let known: BTreeSet<&str> = EventKind::NAMES.iter().copied().collect();
     assert_eq!(named, known, "the headings of docs/events.md are the types of events");
     for name in known {
@@ -107,7 +108,11 @@ fn every_event_is_documented() {
         let event: Event =
             serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("the example of `{name}`: {error}"));
         assert_eq!(event.kind.name(), name, "the example of `{name}`");
-        assert_eq!(serde_json::to_value(&event).unwrap(), example, "the example of `{name}` has every field, and no other");
+        assert_eq!(
+            serde_json::to_value(&event).unwrap(),
+            example,
+            "the example of `{name}` has every field, and no other"
+        );
         for field in example["data"].as_object().unwrap().keys() {
             assert!(section.contains(&format!("| `{field}` |")), "`{name}` does not explain `{field}`");
         }
@@ -171,7 +176,9 @@ fn every_place_on_disk_is_documented() {
             ("<attempt>.<turn>", "1.1"),
             ("<run>", "login-3"),
         ];
-        let filled = filled.iter().fold(shown.trim_end_matches([' ', '/']).to_owned(), |all, (name, value)| all.replace(name, value));
+        let filled = filled
+            .iter()
+            .fold(shown.trim_end_matches([' ', '/']).to_owned(), |all, (name, value)| all.replace(name, value));
         assert!(path.to_str().unwrap().contains(&format!("/{filled}")), "{} is not {shown}", path.display());
         assert!(text.contains(shown), "{shown} is missing in docs/state.md");
     }
@@ -208,18 +215,23 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
 /// A command as its help tells it.
 fn described(command: &Command, path: &str) -> String {
     let mut out = format!("{}.\n", command.get_about().unwrap().to_string().trim_end_matches('.'));
-    let own = || command.get_arguments().filter(|arg| !arg.is_global_set() && arg.get_id() != "help" && arg.get_id() != "version");
+    let own = || {
+        command
+            .get_arguments()
+            .filter(|arg| !arg.is_global_set() && arg.get_id() != "help" && arg.get_id() != "version")
+    };
     if command.get_subcommands().count() == 0 || own().count() > 0 {
         let usage = command.clone().bin_name(path).render_usage().to_string();
-        out.push_str(&format!("\n```text\n{}\n```\n", usage.trim_start_matches("Usage: ")));
+        writeln!(out, "\n```text\n{}\n```", usage.trim_start_matches("Usage: ")).unwrap();
     }
-    let shared = command.get_arguments().filter(|arg| arg.is_global_set() && arg.get_help_heading() != Some("Everywhere"));
+    let shared =
+        command.get_arguments().filter(|arg| arg.is_global_set() && arg.get_help_heading() != Some("Everywhere"));
     let table = options_table(own().chain(shared));
     if table.lines().count() > 2 {
-        out.push_str(&format!("\n{table}"));
+        write!(out, "\n{table}").unwrap();
     }
     if let Some(after) = command.get_after_help() {
-        out.push_str(&format!("\n```text\n{}\n```\n", after.to_string().trim_end()));
+        writeln!(out, "\n```text\n{}\n```", after.to_string().trim_end()).unwrap();
     }
     out
 }
@@ -234,20 +246,20 @@ fn options_table<'a>(arguments: impl Iterator<Item = &'a Arg>) -> String {
         let mut shown = [short, long].into_iter().flatten().collect::<Vec<_>>().join(", ");
         match (&value, shown.is_empty()) {
             (Some(value), true) => shown = format!("<{value}>"),
-            (Some(value), false) => shown.push_str(&format!(" <{value}>")),
+            (Some(value), false) => write!(shown, " <{value}>").unwrap(),
             (None, _) => {}
         }
         let mut help = argument.get_help().map(ToString::to_string).unwrap_or_default().replace('|', "\\|");
         let defaults: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
         if !defaults.is_empty() && argument.get_action().takes_values() {
-            help.push_str(&format!(" [default: {}]", defaults.join(", ")));
+            write!(help, " [default: {}]", defaults.join(", ")).unwrap();
         }
         let possible: Vec<String> =
             argument.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
         if !possible.is_empty() && argument.get_action().takes_values() {
-            help.push_str(&format!(": {}", possible.join(", ")));
+            write!(help, ": {}", possible.join(", ")).unwrap();
         }
-        table.push_str(&format!("| `{shown}` | {help} |\n"));
+        writeln!(table, "| `{shown}` | {help} |").unwrap();
     }
     table
 }
@@ -288,7 +300,9 @@ fn what_documents_tell_to_run_is_there() {
     let makefile = read("Makefile");
     let mut seen = 0;
     for (name, text) in documents() {
-        for line in text.split("\n```sh\n").skip(1).flat_map(|block| block.split("\n```").next().unwrap_or_default().lines()) {
+        for line in
+            text.split("\n```sh\n").skip(1).flat_map(|block| block.split("\n```").next().unwrap_or_default().lines())
+        {
             let mut words = line.split_whitespace();
             match (words.next(), words.next()) {
                 (Some("make"), Some(target)) => {
@@ -303,4 +317,83 @@ fn what_documents_tell_to_run_is_there() {
         }
     }
     assert!(seen > 0, "the documents name no target of the Makefile");
+}
+
+/// Asks every query on a run that has a bit of everything, and compares the keys of the answer with the document.
+#[test]
+fn every_answer_in_json_is_documented() {
+    const PLAN: &str = r#"
+[run]
+name = "p"
+[verify]
+command = ["true"]
+[agents.one]
+owns = ["src/**"]
+run = ["sh", "-c", "echo 2 > src/a.txt; echo hello"]
+[agents.two]
+owns = ["docs/**"]
+run = ["sh", "-c", "echo 2 > docs/x.txt; echo 3 > src/a.txt"]
+"#;
+    let world = World::new();
+    fs::write(world.home().join("p.toml"), PLAN).unwrap();
+    let events = world.sandbox(&["run", "../p.toml", "--json"]).expect(5);
+    assert!(events.json_lines().iter().all(|line| line["type"].is_string() && line["seq"].is_u64()));
+    let board = world.sandbox(&["board", "--json"]).expect(0).json();
+    let card = board["data"]["lanes"][0]["cards"][0]["id"].as_str().unwrap().to_owned();
+    let text = read("docs/json.md");
+    let row = keys_of(&text, "### An agent's row");
+    let asked = |arguments: &[&str], code: i32, heading: &str| {
+        let answer = world.sandbox(&[arguments, &["--json"]].concat()).expect(code).json();
+        let keys: BTreeSet<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, BTreeSet::from(["v", "command", "run", "data", "warnings"]), "{arguments:?}");
+        let mut known = keys_of(&text, heading);
+        if heading == "### `inspect AGENT`" {
+            known.extend(row.clone());
+        }
+        explained(&answer["data"], &known, &format!("{arguments:?}"));
+        answer
+    };
+    let status = asked(&["status"], 0, "### `status`");
+    explained(&status["data"]["agents"][0], &row, "a row");
+    for verb in ["merge", "verify", "land"] {
+        asked(&[verb], 5, "### `merge`");
+    }
+    asked(&["inspect", "one"], 0, "### `inspect AGENT`");
+    asked(&["inspect", "one", "--turn", "1.1"], 0, "### `inspect AGENT --turn A.T`");
+    asked(&["inspect", "one", "--patch"], 0, "### `inspect AGENT --patch`");
+    asked(&["inspect", "one", "--stat"], 0, "### `inspect AGENT --stat`");
+    asked(&["inspect", "one", "--files"], 0, "### `inspect AGENT --files`");
+    asked(&["inspect", "one", "--output"], 0, "### `logs AGENT`");
+    asked(&["logs", "verify"], 0, "### `logs AGENT`");
+    asked(&["board"], 0, "### `board list`");
+    asked(&["board", "show", &card], 0, "### `board show CARD`");
+    asked(&["runs"], 0, "### `runs`");
+    asked(&["run", "../p.toml", "--dry-run"], 0, "### `run PLAN --dry-run`");
+    asked(&["plan", "check", "../p.toml"], 0, "### `plan check PLAN`");
+    asked(&["stop"], 0, "### `stop`");
+    asked(&["clean", "--dry-run"], 0, "### `clean`");
+    asked(&["doctor"], 0, "### `doctor`");
+    asked(&["init", "new.toml"], 0, "### `init FILE`");
+    asked(&["completions", "bash"], 0, "### `completions SHELL`");
+    asked(&["man"], 0, "### `man`");
+}
+
+/// The keys that the table under a heading explains, each with whether it may be absent.
+fn keys_of(text: &str, heading: &str) -> BTreeMap<String, bool> {
+    let section = section(text, heading).unwrap_or_else(|| panic!("docs/json.md has no `{heading}`"));
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let keys: BTreeMap<String, bool> =
+        rows.map(|(key, rest)| (key.to_owned(), rest.contains("may be absent"))).collect();
+    assert!(!keys.is_empty(), "`{heading}` explains nothing");
+    keys
+}
+
+fn explained(data: &serde_json::Value, known: &BTreeMap<String, bool>, what: &str) {
+    let found: BTreeSet<&str> = data.as_object().unwrap().keys().map(String::as_str).collect();
+    for key in &found {
+        assert!(known.contains_key(*key), "docs/json.md does not explain `{key}` of {what}");
+    }
+    for (key, may_be_absent) in known {
+        assert!(*may_be_absent || found.contains(key.as_str()), "{what} has no `{key}`, as docs/json.md has it");
+    }
 }

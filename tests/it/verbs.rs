@@ -246,8 +246,8 @@ fn what_goes_on_can_be_followed_and_ends_by_itself() {
     assert_eq!(status["data"]["agents"][0]["state"], "running");
     let inspect = world.sandbox(&["inspect", "slow", "--json"]).expect(0).json();
     assert_eq!(inspect["data"]["attempts"][0]["turns"][0]["turn"], "1.1");
-    let patch = world.sandbox(&["inspect", "slow", "--patch"]).expect(0).stdout;
-    assert!(patch.contains("+one"), "{patch}");
+    let work = world.sandbox(&["inspect", "slow", "--patch"]).expect(0).stdout;
+    assert!(work.contains("+one"), "{work}");
 
     let worktree = PathBuf::from(inspect["data"]["worktree"].as_str().unwrap());
     fs::write(worktree.join("docs/go"), "").unwrap();

@@ -11,36 +11,36 @@ use tempfile::TempDir;
 use worktree_sandbox::workspace::HostEnvironment;
 
 /// The user that tests run as when they are not to run as root.
-pub const USER: u32 = 12345;
+pub(crate) const USER: u32 = 12345;
 
 /// Names another copy of the program, for the run of the suite by another user.
-pub const PROGRAM_VARIABLE: &str = "SANDBOX_TEST_PROGRAM";
+pub(crate) const PROGRAM_VARIABLE: &str = "SANDBOX_TEST_PROGRAM";
 
 /// The program under test.
-pub fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     std::env::var_os(PROGRAM_VARIABLE).map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sandbox")), PathBuf::from)
 }
 
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
 /// One test's world. Gone when dropped.
-pub struct World {
+pub(crate) struct World {
     root: TempDir,
     /// The directory that `PATH` begins with, for programs of the test's own.
-    pub bin: PathBuf,
+    pub(crate) bin: PathBuf,
     /// The repository.
-    pub repo: PathBuf,
+    pub(crate) repo: PathBuf,
     extra: BTreeMap<OsString, OsString>,
 }
 
 /// How a program ended, and what it wrote.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl From<Output> for Ran {
@@ -56,21 +56,21 @@ impl From<Output> for Ran {
 impl Ran {
     /// Asserts the exit code, showing everything if it is another.
     #[track_caller]
-    pub fn expect(self, code: i32) -> Self {
+    pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
     /// The one JSON value on stdout.
     #[track_caller]
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("not JSON ({error}):\n{}\nstderr:\n{}", self.stdout, self.stderr))
     }
 
     /// The JSON values on stdout, a line each.
     #[track_caller]
-    pub fn json_lines(&self) -> Vec<serde_json::Value> {
+    pub(crate) fn json_lines(&self) -> Vec<serde_json::Value> {
         self.stdout
             .lines()
             .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}")))
@@ -80,7 +80,7 @@ impl Ran {
 
 impl World {
     /// A world with a repository that has one commit: `README.md`, `src/a.txt`, `src/b.txt`, `docs/x.txt`.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let world = Self::without_commits();
         world.write("README.md", "readme\n");
         world.write("src/a.txt", &lines("a"));
@@ -91,7 +91,7 @@ impl World {
     }
 
     /// A world whose repository has no commit yet.
-    pub fn without_commits() -> Self {
+    pub(crate) fn without_commits() -> Self {
         let root = tempfile::Builder::new().prefix("sandbox-test-").tempdir().unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let base = root.path().canonicalize().unwrap();
@@ -113,30 +113,30 @@ impl World {
         self.root.path().canonicalize().unwrap()
     }
 
-    pub fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.base().join("home")
     }
 
-    pub fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.base().join("state")
     }
 
     /// Where worktrees lie.
-    pub fn worktrees(&self) -> PathBuf {
+    pub(crate) fn worktrees(&self) -> PathBuf {
         self.state().join("sandbox/worktrees")
     }
 
     /// The program's folder in the repository.
-    pub fn store(&self) -> PathBuf {
+    pub(crate) fn store(&self) -> PathBuf {
         self.repo.join(".git/sandbox")
     }
 
     /// Sets a variable for every program of this world.
-    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
+    pub(crate) fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
         self.extra.insert(name.into(), value.as_ref().to_owned());
     }
 
-    pub fn variables(&self) -> BTreeMap<OsString, OsString> {
+    pub(crate) fn variables(&self) -> BTreeMap<OsString, OsString> {
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.bin.display());
         let mut variables: BTreeMap<OsString, OsString> = [
             ("HOME", self.home().into_os_string()),
@@ -151,25 +151,24 @@ impl World {
     }
 
     /// What the library calls the user's environment.
-    pub fn environment(&self) -> HostEnvironment {
+    pub(crate) fn environment(&self) -> HostEnvironment {
         HostEnvironment { home: self.home(), variables: self.variables(), program: program() }
     }
 
     /// A command of this world's user, in the repository.
-    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().envs(self.variables()).current_dir(&self.repo).stdin(Stdio::null());
         command
     }
 
     /// Runs `sandbox` with these arguments.
-    #[must_use]
-    pub fn sandbox(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn sandbox(&self, arguments: &[&str]) -> Ran {
         self.command(program()).args(arguments).output().unwrap().into()
     }
 
     /// `sandbox`, not yet started.
-    pub fn sandbox_command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn sandbox_command(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(program());
         command.args(arguments);
         command
@@ -177,14 +176,13 @@ impl World {
 
     /// Runs git in the repository; it must succeed.
     #[track_caller]
-    pub fn git(&self, arguments: &[&str]) -> String {
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let ran = self.try_git(arguments).expect(0);
         ran.stdout.trim_end().to_owned()
     }
 
     /// Runs git in the repository.
-    #[must_use]
-    pub fn try_git(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn try_git(&self, arguments: &[&str]) -> Ran {
         let mut command = self.command("git");
         command.args(arguments);
         for who in ["AUTHOR", "COMMITTER"] {
@@ -194,25 +192,25 @@ impl World {
     }
 
     /// Writes a file of the repository's checkout.
-    pub fn write(&self, path: &str, content: &str) {
+    pub(crate) fn write(&self, path: &str, content: &str) {
         let file = self.repo.join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, content).unwrap();
     }
 
-    pub fn read(&self, path: &str) -> String {
+    pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.repo.join(path)).unwrap()
     }
 
     /// Commits everything.
-    pub fn commit(&self, message: &str) -> String {
+    pub(crate) fn commit(&self, message: &str) -> String {
         self.git(&["add", "-A"]);
         self.git(&["commit", "-q", "-m", message]);
         self.git(&["rev-parse", "HEAD"])
     }
 
     /// Puts an executable script on `PATH`, below the home.
-    pub fn script(&self, name: &str, text: &str) {
+    pub(crate) fn script(&self, name: &str, text: &str) {
         let file = self.bin.join(name);
         fs::write(&file, format!("#!/bin/sh\n{text}")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
@@ -220,7 +218,7 @@ impl World {
 
     /// Everything of the repository that must not change: refs that are not ours, HEAD, index, config, hooks, the files of
     /// the checkout with their content, mode and time.
-    pub fn picture(&self) -> BTreeMap<String, String> {
+    pub(crate) fn picture(&self) -> BTreeMap<String, String> {
         let mut picture = BTreeMap::new();
         let refs = self.git(&["for-each-ref", "--format=%(refname) %(objectname)"]);
         let foreign =
@@ -242,7 +240,7 @@ impl World {
 }
 
 /// A file of twenty lines that merges well.
-pub fn lines(name: &str) -> String {
+pub(crate) fn lines(name: &str) -> String {
     (1..=20).map(|line| format!("{name} line {line}\n")).collect()
 }
 

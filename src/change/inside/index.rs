@@ -1,0 +1,137 @@
+//! The capture's own index, as far as it must be read without git: which paths it has, and which entries git would believe
+//! unchanged although they may not be.
+//!
+//! Git takes a file for unchanged if size, owner, inode and times are those of its entry, the times in whole seconds. It
+//! compares contents all the same if the file's modification time is not older than the index. But whoever sets that time
+//! back can change a file twice within the second in which the index is written, and the second change goes unseen. Those
+//! entries show: changed in that second, and said to have been modified before it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// One entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// When the file was last changed, and when it says that it was modified, in whole seconds.
+    changed: u32,
+    modified: u32,
+    /// Its kind and permissions.
+    pub(super) mode: u32,
+    /// Its object, in hexadecimal.
+    pub(super) id: String,
+    /// Its path.
+    pub(super) path: Vec<u8>,
+}
+
+/// An index that was read.
+#[derive(Debug)]
+pub(super) struct Index {
+    written: u32,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// The mode of a repository inside the tree.
+pub(super) const GITLINK: u32 = 0o160_000;
+
+impl Index {
+    /// The index at `path`, whose ids have `id_length` bytes. `None` if it is not there, or is none that we understand.
+    pub(super) fn load(path: &Path, id_length: usize) -> Option<Self> {
+        let bytes = fs::read(path).ok()?;
+        let written = seconds(path.metadata().ok()?.mtime());
+        Some(Self { written, entries: parse(&bytes, id_length)? })
+    }
+
+    /// Entries whose files may have changed without git's noticing.
+    pub(super) fn doubtful(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.changed >= self.written && entry.modified < self.written)
+    }
+}
+
+/// The part of a time that an index keeps.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "git keeps the low 32 bits, and so do we")]
+fn seconds(time: i64) -> u32 {
+    time as u32
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Reads versions 2 and 3, the ones that our own checkouts have.
+fn parse(bytes: &[u8], id_length: usize) -> Option<Vec<Entry>> {
+    if bytes.get(..4)? != b"DIRC" || !matches!(number(bytes, 4)?, 2 | 3) {
+        return None;
+    }
+    let count = number(bytes, 8)?;
+    let mut entries = Vec::new();
+    let mut at = 12;
+    for _ in 0..count {
+        let flags_at = at + 40 + id_length;
+        let is_extended = bytes.get(flags_at)? & 0x40 != 0;
+        let path_at = flags_at + if is_extended { 4 } else { 2 };
+        let length = bytes.get(path_at..)?.iter().position(|byte| *byte == 0)?;
+        entries.push(Entry {
+            changed: number(bytes, at)?,
+            modified: number(bytes, at + 8)?,
+            mode: number(bytes, at + 24)?,
+            id: hex::encode(bytes.get(at + 40..flags_at)?),
+            path: bytes.get(path_at..path_at + length)?.to_vec(),
+        });
+        // One to eight NULs close an entry, so that its length is a multiple of eight.
+        at += (path_at - at + length + 8) / 8 * 8;
+    }
+    Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(changed: u32, modified: u32, path: &str, extended: bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for number in [changed, 0, modified, 0, 0, 0, 0o100_644, 0, 0, 3] {
+            bytes.extend(u32::to_be_bytes(number));
+        }
+        bytes.extend([7; 20]);
+        bytes.extend(if extended { &[0x40, 0, 0x20, 0][..] } else { &[0, 0][..] });
+        bytes.extend(path.as_bytes());
+        bytes.push(0);
+        while bytes.len() % 8 != 0 {
+            bytes.push(0);
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_was_changed_while_the_index_was_written_is_doubtful() {
+        let mut bytes = b"DIRC\0\0\0\x03\0\0\0\x05".to_vec();
+        let rows = [
+            ("changed later, set back", 100, 50, true),
+            ("changed at once, set back", 99, 50, false),
+            ("not set back", 100, 100, false),
+            ("1234567", 101, 0, true),
+            ("old", 7, 7, false),
+        ];
+        for (path, changed, modified, doubtful) in rows {
+            bytes.extend(entry(changed, modified, path, doubtful));
+        }
+        bytes.extend([0; 20]);
+        let index = Index { written: 100, entries: parse(&bytes, 20).unwrap() };
+        let paths: Vec<_> = index.entries.iter().map(|entry| String::from_utf8_lossy(&entry.path)).collect();
+        assert_eq!(paths, rows.map(|(path, ..)| path));
+        let doubtful: Vec<_> = index.doubtful().map(|entry| String::from_utf8_lossy(&entry.path)).collect();
+        let expected: Vec<_> = rows.iter().filter(|row| row.3).map(|row| row.0).collect();
+        assert_eq!(doubtful, expected);
+    }
+
+    #[test]
+    fn damage_is_not_an_index() {
+        let whole = [b"DIRC\0\0\0\x02\0\0\0\x01".to_vec(), entry(1, 1, "a", false)].concat();
+        assert!(parse(&whole, 20).is_some());
+        for bad in [&b""[..], b"DIRC", b"XIRC\0\0\0\x02\0\0\0\0", b"DIRC\0\0\0\x04\0\0\0\0", &whole[..whole.len() - 8]]
+        {
+            assert!(parse(bad, 20).is_none(), "{}", bad.escape_ascii());
+        }
+    }
+}
