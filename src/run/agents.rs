@@ -20,7 +20,7 @@ use crate::model::plan::{AgentTask, Plan};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::{Occupant, Record, RunDir, atomic, json};
-use crate::workspace::{Commission, Workspace, WorkspaceRecord, create, remove, seed};
+use crate::workspace::{Commission, Workspace, WorkspaceRecord, create, remove, seed, seed_included};
 
 /// What all agents of a run share.
 #[derive(Debug)]
@@ -261,7 +261,11 @@ impl Crew {
             reason: format!("sandbox {}/{} pid {}", run.id(), task.name, invocation.pid),
         })?;
         if let Some(checkout) = self.site.repository.top_level() {
-            seed(checkout, workspace.place.worktree(), &self.plan.workspace.seed)?;
+            let seeded = seed(checkout, workspace.place.worktree(), &self.plan.workspace.seed)?;
+            for path in seeded.missing {
+                tracing::warn!(agent = %task.name, path, "the plan's `seed` names a path that the checkout does not have");
+            }
+            seed_included(&self.site.repository, workspace.place.worktree())?;
         }
         atomic::write_json(&workspace_file(run, &task.name, generation), &workspace.to_record())?;
         let tree = self.site.repository.load_commit(&fork)?.tree;

@@ -209,13 +209,10 @@ impl Finish<'_> {
                 Landed::Done { commit, .. } => {
                     return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(commit)));
                 }
+                // The gate is open, so every agent's work is part of the candidate; and the target is the candidate.
                 Landed::Nothing => {
-                    let told = block(
-                        BlockKind::CannotLand,
-                        "there is nothing to land: the candidate is the target's tip",
-                        "`sandbox status` shows what was merged",
-                    );
-                    return self.refuse(vec![told]);
+                    let landed = candidate.head.to.clone();
+                    return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(landed)));
                 }
                 Landed::Refused(blocks) => return self.refuse(blocks),
                 Landed::Moved { .. } if again => {

@@ -1,6 +1,6 @@
 //! Making a worktree ready: the entry in the repository, the files, the private folders.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::check::Workspace;
 use super::environment::{HostEnvironment, expand_home};
@@ -92,7 +92,8 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
         fork: &commission.fork,
         branch: commission.branch(),
         index: &admin_dir.join("index"),
-        user_attributes: user_attributes(commission.repository, commission.environment),
+        user_attributes: users_file(commission, "core.attributesfile", "git/attributes"),
+        user_excludes: users_file(commission, "core.excludesfile", "git/ignore"),
     };
     private::write_agent_directory(&place.git(), &made_of)?;
     private::write_capture_directory(&place.capture(), &made_of)?;
@@ -103,13 +104,14 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
     Ok(())
 }
 
-/// The user's own attributes file, which holds for all repositories.
-fn user_attributes(repository: &Repository, environment: &HostEnvironment) -> Option<std::path::PathBuf> {
-    let path = if let Some(path) = repository.config().text("core.attributesfile") {
+/// A file of the user's own that holds for all repositories: where the configuration says, else its place by default.
+fn users_file(commission: &Commission<'_>, key: &str, default: &str) -> Option<PathBuf> {
+    let environment = commission.environment;
+    let path = if let Some(path) = commission.repository.config().text(key) {
         expand_home(path, &environment.home)
     } else {
         let base = environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
-        base.join("git/attributes")
+        base.join(default)
     };
     path.is_file().then_some(path)
 }

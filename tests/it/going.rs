@@ -74,14 +74,15 @@ impl Going {
         }
     }
 
-    /// Waits until a turn of an agent is under way, and what its command does first has happened.
-    #[track_caller]
-    pub fn wait_for_turn(&mut self, agent: &str) {
-        self.wait_for(|event| event["type"] == "turn.started" && event["agent"] == agent);
-    }
-
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// Waits for a death, with whatever it had written.
+    #[track_caller]
+    pub fn wait_dead(mut self) -> Vec<String> {
+        until("the program is dead", || self.child.try_wait().unwrap());
+        std::mem::take(&mut self.seen)
     }
 
     /// Waits for the end; what it wrote is all of it, also what was waited for.
