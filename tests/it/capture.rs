@@ -30,7 +30,6 @@ const HOSTILE: &str = r#"
     pager = false
     untrackedCache = true
     splitIndex = true
-    excludesFile = ~/everything
 [diff]
     noprefix = true
     mnemonicPrefix = true
@@ -177,7 +176,6 @@ fn paths(names: &[&str]) -> Vec<RepoPath> {
 /// A world whose repository has an odd file of each kind, and whose user has odd settings.
 fn odd_world() -> World {
     let world = World::without_commits();
-    std::fs::write(world.home().join("everything"), "*\n").unwrap();
     world.write(".gitignore", "*.log\n/ignored/\n");
     world.write("README.md", "readme\n");
     world.write("src/a.txt", &crate::world::lines("a"));
