@@ -60,11 +60,11 @@ pub(crate) async fn boxes(scene: &Scene, rounds: usize, table: &mut Table) {
     let plan = plan();
     let task = &plan.agents[0];
     let workspace = make(scene, task);
-    let (mut plain, mut whole, mut killed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bare, mut whole, mut killed) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let (status, took) = timed(|| Command::new("/bin/true").status().unwrap());
         assert!(status.success());
-        plain.push(took);
+        bare.push(took);
 
         let begun = Instant::now();
         let boxed = Sandbox::start(&enforcement(scene, &workspace, task), &Launcher::new(program())).await.unwrap();
@@ -77,7 +77,7 @@ pub(crate) async fn boxes(scene: &Scene, rounds: usize, table: &mut Table) {
         killed.push(begun.elapsed());
     }
     unmake(scene, &workspace, &task.name);
-    let (plain, whole) = (median(plain), median(whole));
+    let (bare, whole) = (median(bare), median(whole));
     table.times(
         "start of a box, over fork and exec",
         None,
