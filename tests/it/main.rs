@@ -3,6 +3,7 @@
 
 mod bench;
 mod capture;
+mod private_git;
 mod source_rules;
 mod users;
 mod verify;
