@@ -259,8 +259,7 @@ impl<'a> Attempt<'a> {
             Err(change::Error::Refused { reason, .. }) => reason,
             other => return other,
         };
-        let (captured, left_out) =
-            self.scribe.capture_files(turn, "start", &refused, &mut self.progress).await?;
+        let (captured, left_out) = self.scribe.capture_files(turn, "start", &refused, &mut self.progress).await?;
         self.hints.push(format!("commits of an attempt before are not kept: {refused}"));
         self.progress.disowned = left_out;
         Ok(captured)

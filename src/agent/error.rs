@@ -1,5 +1,6 @@
 //! What can go wrong on our side while an agent is run. What an agent does wrong is an outcome instead.
 
+use crate::model::Fault;
 use std::path::PathBuf;
 
 /// Why an attempt could not be carried through.
@@ -31,4 +32,17 @@ pub enum Error {
     /// No pipe could be made.
     #[error("cannot make a pipe for the output of an agent")]
     Pipe(#[source] std::io::Error),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Store(error) => error.fault(),
+            Self::Git(error) => error.fault(),
+            Self::Workspace(error) => error.fault(),
+            Self::Change(error) => error.fault(),
+            Self::Output { .. } | Self::Box(_) | Self::Pipe(_) => Fault::Environment,
+        }
+    }
 }

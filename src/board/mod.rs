@@ -19,6 +19,9 @@ mod merge_error;
 mod scope;
 mod wording;
 
+#[cfg(test)]
+mod tests;
+
 pub use conflict::conflict;
 pub use held::{HeldPath, held};
 pub use identity::card_id;

@@ -39,7 +39,7 @@ pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> 
                 format!(
                     "if the change is wanted: add its paths to `owns` of `{agent}` in the plan, and run the plan again"
                 ),
-                "sandbox run",
+                "sandbox run <plan file>",
             ),
         ],
         resolution: None,

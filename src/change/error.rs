@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::model::Fault;
 use crate::model::{ObjectId, RefName};
 
 /// Why a turn could not be recorded.
@@ -57,5 +58,18 @@ impl Error {
     pub fn ref_moved(name: &RefName, expected: Option<ObjectId>, found: Option<ObjectId>) -> Self {
         let shown = |id: Option<ObjectId>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
         Self::RefMoved { reference: name.to_string(), expected: shown(expected), found: shown(found) }
+    }
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Git(error) => error.fault(),
+            Self::Store(error) => error.fault(),
+            Self::Workspace(error) => error.fault(),
+            Self::Start(_) | Self::Sandbox(_) | Self::Capture { .. } | Self::Refused { .. } => Fault::Environment,
+            Self::RefMoved { .. } => Fault::Corrupt,
+        }
     }
 }

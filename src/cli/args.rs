@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use jiff::SignedDuration;
 
 use super::exit::Exit;
-use crate::model::plan::Network;
+use crate::model::plan::{Argv, Network};
 use crate::model::{AgentName, TurnId};
 
 /// Runs many coding agents side by side on one repository, each in its own worktree and sandbox
@@ -92,7 +92,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   sandbox exec --name docs --owns 'docs/**' -- ./write-docs
-  sandbox exec --name fix --time 10m --network host --env API_KEY -- my-agent 'mend the login'")]
+  sandbox exec --name fix --time 10m --network host --env API_KEY -- my-agent 'mend the login'
+  sandbox exec --name fix --verify 'make test' --land -- my-agent 'mend the login'")]
     Exec(ExecArgs),
     /// Show how a run stands, one row for each agent
     #[command(after_help = "\
@@ -116,7 +117,8 @@ Examples:
 Examples:
   sandbox logs                    the events of the newest run
   sandbox logs parser --follow    what the agent prints, as it comes
-  sandbox logs verify             what the verifier printed")]
+  sandbox logs verify             what the verifier printed
+  sandbox logs parser --json | jq -r '.data.outputs[].text'")]
     Logs(LogsArgs),
     /// Show what waits for a decision
     #[command(after_help = "\
@@ -184,6 +186,13 @@ Examples:
     Init(InitArgs),
     /// Work with plan files
     Plan(PlanArgs),
+    /// In an agent's box: end a turn, so that what is there now is kept as one
+    #[command(after_help = "\
+Everything in the box is stopped, captured and goes on. For agents, and for the scripts that drive them.
+
+Examples:
+  sandbox turn 'the parser reads numbers'")]
+    Turn(TurnArgs),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
@@ -219,6 +228,7 @@ impl Verb {
             Self::Doctor => "doctor",
             Self::Init(_) => "init",
             Self::Plan(PlanArgs { verb: PlanVerb::Check(_) }) => "plan check",
+            Self::Turn(_) => "turn",
             Self::Completions(_) => "completions",
             Self::Man(_) => "man",
         }
@@ -265,8 +275,11 @@ pub struct ExecArgs {
     /// A path outside the repository to show it, read-only; may be given several times
     #[arg(long, value_name = "PATH")]
     pub expose: Vec<String>,
-    /// Put the result on the target if nothing is in the way
-    #[arg(long)]
+    /// What judges the result: a command and its arguments, quoted as one, such as `'cargo test'`; no shell runs it
+    #[arg(long, value_name = "COMMAND", value_parser = words)]
+    pub verify: Option<Argv>,
+    /// Put the result on the target if nothing is in the way; only what was judged lands
+    #[arg(long, requires = "verify")]
     pub land: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -320,7 +333,7 @@ pub struct LogsArgs {
     /// The run [default: the newest]
     #[arg(long)]
     pub run: Option<String>,
-    /// Go on as more comes, until the run ends
+    /// Go on as more comes, until the agent, or the run, is done
     #[arg(short, long)]
     pub follow: bool,
 }
@@ -426,6 +439,13 @@ pub struct PlanFile {
     pub file: PathBuf,
 }
 
+/// `turn`
+#[derive(Debug, Clone, Args)]
+pub struct TurnArgs {
+    /// What the turn was, in a line
+    pub label: Option<String>,
+}
+
 /// `completions`
 #[derive(Debug, Clone, Args)]
 pub struct CompletionsArgs {
@@ -446,6 +466,14 @@ fn network(text: &str) -> Result<Network, String> {
         "none" => Ok(Network::None),
         "host" => Ok(Network::Host),
         _ => Err("possible are `none` and `host`".to_owned()),
+    }
+}
+
+fn words(text: &str) -> Result<Argv, String> {
+    match shell_words::split(text) {
+        Ok(words) if words.first().is_some_and(|program| !program.is_empty()) => Ok(words),
+        Ok(_) => Err("a command is wanted".to_owned()),
+        Err(_) => Err("a quotation mark is not closed".to_owned()),
     }
 }
 

@@ -55,6 +55,7 @@ fn every_verb_and_option_is_understood() {
         ("sandbox doctor -q --no-input", "doctor"),
         ("sandbox init", "init"),
         ("sandbox plan check plan.toml", "plan check"),
+        ("sandbox turn 'half done'", "turn"),
         ("sandbox completions zsh", "completions"),
         ("sandbox -C /somewhere man", "man"),
     ] {
@@ -81,6 +82,9 @@ fn what_is_wrong_is_refused() {
         "sandbox run plan.toml --jobs many",
         "sandbox run plan.toml --jobs -1",
         "sandbox exec --name a",
+        "sandbox exec --name a --land -- true",
+        "sandbox exec --name a --verify '' -- true",
+        "sandbox exec --name a --verify \"'x\" -- true",
         "sandbox exec --name a --",
         "sandbox exec --name Bad_Name -- true",
         "sandbox exec --name verify -- true",
@@ -132,4 +136,12 @@ fn help_tells_the_exit_codes() {
     for exit in Exit::ALL {
         assert!(help.contains(&format!("{:>3}  ", exit.code())), "{exit:?} is not in the help");
     }
+}
+
+#[test]
+fn a_verifier_is_words_and_never_a_shell_line() {
+    let cli = parse("sandbox exec --name a --verify \"make 'a b' && c\" --land -- true").unwrap();
+    let Verb::Exec(exec) = cli.verb else { panic!("{:?}", cli.verb) };
+    assert_eq!(exec.verify.unwrap(), ["make", "a b", "&&", "c"]);
+    assert!(exec.land);
 }

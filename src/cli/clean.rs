@@ -7,8 +7,8 @@ use super::error::{Error, ErrorKind};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::settings::Settings;
-use crate::report::{Envelope, Tone};
 use crate::report::table::{Cell, Table};
+use crate::report::{Envelope, Tone};
 use crate::run::Site;
 use crate::run::clean::{Action, Item, apply, plan};
 use crate::store::{RunDir, runs};
@@ -31,7 +31,7 @@ pub(super) fn clean(args: &CleanArgs, settings: &Settings, printer: &mut Printer
         runs::list(&site.state)?.runs
     };
     let planned = plan(&site, &runs, named)?;
-    let items = if args.dry_run { planned } else { carry_out(&site, &runs, planned)? };
+    let items = if args.dry_run { planned } else { carry_out(&site, &runs, &planned)? };
     let removed_bytes = items.iter().filter(|item| item.action == Action::Remove).map(|item| item.bytes).sum();
     let data = CleanData { dry_run: args.dry_run, worktrees: items, removed_bytes };
     printer.answer(&render(&data, settings));
@@ -39,14 +39,14 @@ pub(super) fn clean(args: &CleanArgs, settings: &Settings, printer: &mut Printer
     Ok(Exit::Complete)
 }
 
-fn carry_out(site: &Site, runs: &[RunDir], planned: Vec<Item>) -> Result<Vec<Item>, Error> {
+fn carry_out(site: &Site, runs: &[RunDir], planned: &[Item]) -> Result<Vec<Item>, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error))?;
+    let runtime = runtime.map_err(|error| {
+        Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error)
+    })?;
     let mut done = Vec::new();
     for run in runs {
-        let (mine, rest): (Vec<Item>, Vec<Item>) = planned.iter().cloned().partition(|item| item.run == *run.id());
-        drop(rest);
+        let mine: Vec<Item> = planned.iter().filter(|item| item.run == *run.id()).cloned().collect();
         if mine.iter().any(|item| item.action == Action::Remove) {
             done.extend(runtime.block_on(apply(site, run, mine))?);
         } else {
@@ -68,10 +68,19 @@ fn render(data: &CleanData, settings: &Settings) -> String {
             (Action::Keep, _) => Cell::new("kept", Tone::Plain),
         };
         let owner = format!("{} {}", item.run, item.owner);
-        table.row([Cell::new(owner, Tone::Plain), Cell::new(size(item.bytes), Tone::Plain), word, Cell::new(&item.reason, Tone::Plain)]);
+        table.row([
+            Cell::new(owner, Tone::Plain),
+            Cell::new(size(item.bytes), Tone::Plain),
+            word,
+            Cell::new(&item.reason, Tone::Plain),
+        ]);
     }
     let word = if data.dry_run { "would be freed" } else { "freed" };
-    format!("{}\n{} {word}; snapshots, patches and records stay\n", table.render(settings.look), size(data.removed_bytes))
+    format!(
+        "{}\n{} {word}; snapshots, patches and records stay\n",
+        table.render(settings.look),
+        size(data.removed_bytes)
+    )
 }
 
 /// Bytes as people read them.

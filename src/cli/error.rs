@@ -12,70 +12,7 @@ use super::exit::Exit;
 use crate::model::{IdError, RunId};
 use crate::report::{Failure, text};
 
-/// Whose fault it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// What was typed.
-    Usage,
-    /// The plan.
-    Plan,
-    /// A setting or a variable.
-    Settings,
-    /// The machine.
-    Environment,
-    /// The repository.
-    Repository,
-    /// Something waits for a decision.
-    Conflict,
-    /// The verifier.
-    Verification,
-    /// Somebody else holds a lock.
-    Locked,
-    /// The program's state on disk.
-    Corrupt,
-    /// The user, who pressed Ctrl-C.
-    Interrupted,
-    /// Whoever ended the program.
-    Terminated,
-    /// Ours.
-    Internal,
-}
-
-impl ErrorKind {
-    /// Its name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Usage => "usage",
-            Self::Plan => "plan",
-            Self::Settings => "settings",
-            Self::Environment => "environment",
-            Self::Repository => "repository",
-            Self::Conflict => "conflict",
-            Self::Verification => "verification",
-            Self::Locked => "locked",
-            Self::Corrupt => "corrupt",
-            Self::Interrupted => "interrupted",
-            Self::Terminated => "terminated",
-            Self::Internal => "internal",
-        }
-    }
-
-    /// The exit it leads to.
-    pub fn exit(self) -> Exit {
-        match self {
-            Self::Usage | Self::Settings => Exit::Usage,
-            Self::Plan => Exit::Plan,
-            Self::Environment | Self::Repository => Exit::Unfit,
-            Self::Conflict => Exit::Cards,
-            Self::Verification => Exit::Verifier,
-            Self::Locked => Exit::Locked,
-            Self::Corrupt => Exit::Damaged,
-            Self::Interrupted => Exit::Interrupted,
-            Self::Terminated => Exit::Terminated,
-            Self::Internal => Exit::Internal,
-        }
-    }
-}
+pub use crate::model::Fault as ErrorKind;
 
 /// More about an error than a line can say: for a plan, its findings with the lines shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -161,7 +98,7 @@ impl Error {
 
     /// The exit it leads to.
     pub fn exit(&self) -> Exit {
-        self.0.kind.exit()
+        Exit::from(self.0.kind)
     }
 
     /// What it came from, the nearest first.

@@ -1,8 +1,8 @@
 //! The exit codes. They are part of the program's contract: shown in `--help`, in the manual and in `run.finished`.
 //!
-//! Knows only the model, because what a run's end means is decided from what is in the way of it.
+//! What a run ends with is decided by the gate; this says what each number means, for every command.
 
-use crate::model::gate::{BlockKind, GateBlock};
+use crate::model::Fault;
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,31 +115,24 @@ impl Exit {
         Self::PRECEDENCE.into_iter().find(|exit| exits.contains(exit)).unwrap_or(Self::Complete)
     }
 
-    /// What a run exits with that has these things in its way.
-    pub fn of_blocks(blocks: &[GateBlock]) -> Self {
-        Self::of_several(blocks.iter().map(|block| Self::of_block(block.kind)))
-    }
-
-    fn of_block(kind: BlockKind) -> Self {
-        match kind {
-            BlockKind::OpenCard => Self::Cards,
-            BlockKind::VerifierFailed | BlockKind::NoVerdict | BlockKind::VerifierStale => Self::Verifier,
-            BlockKind::Interrupted => Self::Interrupted,
-            BlockKind::AgentIncomplete
-            | BlockKind::NotMerged
-            | BlockKind::NoVerifier
-            | BlockKind::UserFileChanged
-            | BlockKind::CheckoutBusy
-            | BlockKind::TargetMoved
-            | BlockKind::CannotLand => Self::Incomplete,
-        }
-    }
-
     /// All of them as a table for help and manual.
     pub fn table() -> String {
         let rows: Vec<String> =
             Self::ALL.iter().map(|exit| format!("  {:>3}  {}", exit.code(), exit.meaning())).collect();
         format!("Exit codes:\n{}", rows.join("\n"))
+    }
+}
+
+impl From<Fault> for Exit {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Usage | Fault::Settings => Self::Usage,
+            Fault::Plan => Self::Plan,
+            Fault::Environment | Fault::Repository => Self::Unfit,
+            Fault::Locked => Self::Locked,
+            Fault::Corrupt => Self::Damaged,
+            Fault::Internal => Self::Internal,
+        }
     }
 }
 
@@ -165,6 +158,13 @@ mod tests {
     }
 
     #[test]
+    fn what_the_journal_tells_of_a_fault_is_what_the_program_ends_with() {
+        for fault in Fault::ALL {
+            assert_eq!(Exit::from(fault).code(), fault.exit_code(), "{fault:?}");
+        }
+    }
+
+    #[test]
     fn of_several_the_documented_order_holds() {
         use Exit::{Cards, Complete, Damaged, Incomplete, Internal, Interrupted, Locked, Terminated, Verifier};
         for (several, told) in [
@@ -182,28 +182,6 @@ mod tests {
         ] {
             assert_eq!(Exit::of_several(several.iter().copied()), told, "{several:?}");
             assert_eq!(Exit::of_several(several.iter().rev().copied()), told, "{several:?} reversed");
-        }
-    }
-
-    #[test]
-    fn what_is_in_the_way_decides() {
-        let block = |kind| GateBlock {
-            kind,
-            agent: None,
-            card: None,
-            paths: Vec::new(),
-            message: String::new(),
-            next: String::new(),
-        };
-        assert_eq!(Exit::of_blocks(&[]), Exit::Complete);
-        for (kinds, told) in [
-            (vec![BlockKind::NoVerifier], Exit::Incomplete),
-            (vec![BlockKind::AgentIncomplete, BlockKind::OpenCard], Exit::Cards),
-            (vec![BlockKind::OpenCard, BlockKind::NoVerdict], Exit::Verifier),
-            (vec![BlockKind::Interrupted, BlockKind::VerifierStale], Exit::Interrupted),
-        ] {
-            let blocks: Vec<GateBlock> = kinds.into_iter().map(block).collect();
-            assert_eq!(Exit::of_blocks(&blocks), told, "{blocks:?}");
         }
     }
 }

@@ -55,20 +55,16 @@ impl Observer for Wire {
 }
 
 /// Does the work and shows it. What comes back is told as the summary, and as the exit.
-pub(super) fn drive<W, F>(
-    settings: &Settings,
-    printer: &mut Printer,
-    telling: Telling,
-    work: W,
-) -> Result<Exit, Error>
+pub(super) fn drive<W, F>(settings: &Settings, printer: &mut Printer, telling: Telling, work: W) -> Result<Exit, Error>
 where
     W: FnOnce(Box<dyn Observer>, Signals) -> F + Send,
     F: Future<Output = Result<Report, run::Error>>,
 {
     let (sender, news) = mpsc::channel();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("sandbox").build();
-    let runtime = runtime
-        .map_err(|error| Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error))?;
+    let runtime = runtime.map_err(|error| {
+        Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error)
+    })?;
     let report = std::thread::scope(|scope| {
         let observer = Box::new(Wire(sender));
         let working = scope.spawn(|| {
@@ -81,9 +77,8 @@ where
         working.join()
     });
     printer.end_live();
-    let report = report
-        .map_err(|_| Error::new(ErrorKind::Internal, "the run met a fault of ours"))?
-        .map_err(Error::from)?;
+    let report =
+        report.map_err(|_| Error::new(ErrorKind::Internal, "the run met a fault of ours"))?.map_err(Error::from)?;
     conclude(&report, settings, printer, telling)
 }
 
@@ -105,7 +100,7 @@ fn conclude(report: &Report, settings: &Settings, printer: &mut Printer, telling
 fn show(news: &Receiver<News>, settings: &Settings, printer: &mut Printer, telling: Telling) {
     let mut human = Human::new(settings.detail());
     let mut state: Option<RunState> = None;
-    let mut printed = Printed::default();
+    let mut output = Printed::default();
     let live_rows = settings.live_rows;
     loop {
         let next = match live_rows {
@@ -123,7 +118,7 @@ fn show(news: &Receiver<News>, settings: &Settings, printer: &mut Printer, telli
                 lines.extend(human.line(&event));
             }
             Ok(News::Output(agent, chunk)) => {
-                printed.take_in(&agent, &chunk).iter().for_each(|line| printer.detail(line));
+                output.take_in(&agent, &chunk).iter().for_each(|line| printer.detail(line));
                 continue;
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -153,7 +148,9 @@ impl Printed {
         let held = self.0.entry(agent.clone()).or_default();
         held.extend_from_slice(chunk);
         let mut lines = Vec::new();
-        while let Some(end) = held.iter().position(|byte| *byte == b'\n').or((held.len() > LINE_MAX).then_some(LINE_MAX)) {
+        while let Some(end) =
+            held.iter().position(|byte| *byte == b'\n').or((held.len() > LINE_MAX).then_some(LINE_MAX))
+        {
             let line = held.split_to(end + 1);
             lines.push(format!("{agent} | {}", text::clean(String::from_utf8_lossy(&line).trim_end())));
         }

@@ -7,12 +7,12 @@ use serde::Serialize;
 use super::args::InitArgs;
 use super::error::{Error, ErrorKind};
 use super::exit::Exit;
-use super::file;
 use super::printer::Printer;
 use super::settings::Settings;
 use crate::model::AgentName;
 use crate::model::ids::NAME_MAX;
 use crate::report::{Envelope, text};
+use crate::store::{self, atomic};
 
 /// Data of `init`.
 #[derive(Debug, Serialize)]
@@ -28,16 +28,16 @@ pub(super) fn init(args: &InitArgs, settings: &Settings, printer: &mut Printer) 
     let root = folder(&path);
     let verifier = verifier(|name| root.join(name).is_file());
     let plan = starter(&plan_name(&root), verifier);
-    file::create(&path, plan.as_bytes()).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
+    atomic::write_for_user(&path, plan.as_bytes(), atomic::Existing::Keep).map_err(|error| match &error {
+        store::Error::Exists { .. } => {
             Error::new(ErrorKind::Usage, format!("`{}` exists already, and is left as it is", path.display()))
                 .hint("name another file: `sandbox init other.toml`")
         }
-        std::io::ErrorKind::NotFound => {
+        store::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             Error::new(ErrorKind::Usage, format!("the folder of `{}` does not exist", path.display()))
                 .hint("make the folder first")
         }
-        _ => Error::new(ErrorKind::Environment, format!("cannot write `{}`", path.display())).because(error),
+        _ => error.into(),
     })?;
     let shown = args.file.to_string_lossy().into_owned();
     printer.answer(&format!(

@@ -6,10 +6,10 @@ use serde::Serialize;
 use super::args::{Cli, ManArgs};
 use super::error::{Error, ErrorKind};
 use super::exit::Exit;
-use super::file;
 use super::printer::Printer;
 use super::settings::Settings;
 use crate::report::Envelope;
+use crate::store::atomic::{self, Existing};
 
 /// Data of `man`.
 #[derive(Debug, Serialize)]
@@ -38,14 +38,13 @@ pub(super) fn man(args: &ManArgs, settings: &Settings, printer: &mut Printer) ->
         return Ok(Exit::Complete);
     };
     let dir = settings.resolve(dir);
-    let cannot = |path: &std::path::Path, error| {
-        Error::new(ErrorKind::Environment, format!("cannot write `{}`", path.display())).because(error)
-    };
-    std::fs::create_dir_all(&dir).map_err(|error| cannot(&dir, error))?;
+    std::fs::create_dir_all(&dir).map_err(|error| {
+        Error::new(ErrorKind::Environment, format!("cannot make the folder `{}`", dir.display())).because(error)
+    })?;
     let mut files = Vec::new();
     for command in commands(&root) {
         let path = dir.join(format!("{}.1", title(command)));
-        file::replace(&path, &page(command)?).map_err(|error| cannot(&path, error))?;
+        atomic::write_for_user(&path, &page(command)?, Existing::Replace)?;
         files.push(path.to_string_lossy().into_owned());
     }
     printer.answer(&format!("wrote {} pages to {}\n", files.len(), crate::report::text::shown(dir.display())));

@@ -180,6 +180,11 @@ impl Printer {
     }
 }
 
+/// Where answers go: only to be asked whether somebody still reads them, never to be written to.
+pub fn reader() -> impl std::os::fd::AsFd {
+    io::stdout()
+}
+
 /// Where diagnostics for developers go (`SANDBOX_LOG`).
 pub fn diagnostics() -> io::Stderr {
     io::stderr()

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use super::args::RunArgs;
-use super::error::{Details, Error, ErrorKind};
+use super::error::Error;
 use super::exit::Exit;
 use super::going::{Telling, drive};
 use super::printer::Printer;
@@ -17,7 +17,7 @@ pub(super) fn run(args: &RunArgs, settings: &Settings, printer: &mut Printer) ->
     let path = settings.resolve(&args.plan);
     let label = args.plan.display().to_string();
     let text = super::plan::read(&path, &label)?;
-    let (plan, warnings) = plan::load(&label, &text).map_err(Error::from)?;
+    let (plan, warnings) = super::plan::load(&label, &text, settings)?;
     for warning in &warnings {
         printer.warn(&warning.message);
     }
@@ -68,19 +68,8 @@ fn warn_of_empty_contracts(site: &Site, plan: &Plan, printer: &mut Printer) -> R
     let tree = site.repository.load_commit(base).map_err(crate::run::Error::from)?.tree;
     let paths = site.repository.load_tree(&tree).map_err(crate::run::Error::from)?;
     let warnings = plan::check_against_tree(plan, paths.into_iter().map(|(path, _)| path));
-    for warning in warnings.map_err(|error| Error::of(ErrorKind::Plan, error))? {
+    for warning in warnings? {
         printer.warn(&warning.message);
     }
     Ok(())
-}
-
-/// The findings of a plan as an error.
-impl From<plan::Findings> for Error {
-    fn from(findings: plan::Findings) -> Self {
-        let rendered = findings.render(false);
-        let json = serde_json::to_value(&findings).unwrap_or_default();
-        let count = findings.findings.len();
-        let message = if count == 1 { "the plan is invalid".to_owned() } else { format!("the plan is invalid: {count} findings") };
-        Self::new(ErrorKind::Plan, message).details(Details { text: rendered, json })
-    }
 }

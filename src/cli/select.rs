@@ -7,6 +7,7 @@ use crate::model::RunId;
 use crate::model::card::Card;
 use crate::model::run::{AgentState, RunState};
 use crate::report::text;
+use crate::store::{RunDir, StateDir, journal, runs};
 
 /// How many names an error lists.
 const NAMED: usize = 8;
@@ -23,6 +24,18 @@ pub fn run(asked: Option<&str>, known: &[RunId]) -> Result<RunId, Error> {
     one("run", asked, known.iter().map(|run| (run.as_str(), run)))
         .cloned()
         .map_err(|error| error.hint("`sandbox runs` lists them"))
+}
+
+/// The run that is meant, of those of a repository. Writes nothing.
+pub fn find(state: &StateDir, asked: Option<&str>) -> Result<RunDir, Error> {
+    let known: Vec<RunId> = runs::list(state)?.runs.iter().map(|run| run.id().clone()).collect();
+    Ok(state.run(&run(asked, &known)?))
+}
+
+/// How a run stands, from its journal. Writes nothing and waits for nobody.
+pub fn load(run: &RunDir) -> Result<RunState, Error> {
+    let events = journal::read(run).map_err(|error| Error::from(error).in_run(run.id()))?.into_events();
+    Ok(RunState::fold(run.id().clone(), &events))
 }
 
 /// The agent that is meant, of those of a run.

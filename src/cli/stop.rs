@@ -14,7 +14,7 @@ use crate::run::Site;
 use crate::run::stop::{Stopped, stop as tell};
 
 /// How long the end of the run is waited for: its agents have a grace period, then everything is captured.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,7 +31,9 @@ pub(super) fn stop(args: &RunOnly, settings: &Settings, printer: &mut Printer) -
     printer.progress(&format!("stopping {}: its agents have a few seconds to end", run.id()));
     let stopped = tell(&run, PATIENCE)?;
     let (data, text) = match stopped {
-        Stopped::NotRunning => (StopData { was_running: false, ended: true, pid: None }, format!("{} is not running\n", run.id())),
+        Stopped::NotRunning => {
+            (StopData { was_running: false, ended: true, pid: None }, format!("{} is not running\n", run.id()))
+        }
         Stopped::Ended(by) => (
             StopData { was_running: true, ended: true, pid: Some(by.pid) },
             format!("{} has ended; what was done is kept: `sandbox status {}`\n", run.id(), run.id()),

@@ -23,7 +23,7 @@ use super::repository::{Repository, parsed};
 use crate::model::{CommitId, ObjectId, RefName, RepoPath};
 
 /// The time that a scan of all files may take.
-pub(super) const SCAN_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+pub(super) const SCAN_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// A checkout that belongs to the user: the main work tree or a linked one. Never one that an agent can write.
 #[derive(Debug, Clone)]

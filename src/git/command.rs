@@ -23,7 +23,7 @@ use super::error::Error;
 use super::program::Git;
 
 /// The time a git process has unless told otherwise.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The most that is held of a process's standard output unless told otherwise.
 const OUTPUT_LIMIT: u64 = 1 << 30;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::model::Fault;
 use crate::model::RefName;
 
 /// Why a piece of work with git could not be done. What a *user's or agent's content* causes (a conflict, a lost race, a
@@ -89,7 +90,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The folder belongs to no repository.
-    #[error("`{}` is not in a git repository: run this inside one, or make one with `sandbox init --git`", path.display())]
+    #[error("`{}` is not in a git repository: run this inside one, or make one with `git init` and a first commit", path.display())]
     NotARepository {
         /// The folder that was asked about.
         path: PathBuf,
@@ -175,5 +176,32 @@ impl Error {
     /// What a git process wrote makes no sense.
     pub fn unparsable(what: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::Unparsable { what: what.into(), detail: detail.into() }
+    }
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::GitMissing { .. }
+            | Self::GitTooOld { .. }
+            | Self::Spawn { .. }
+            | Self::TimedOut { .. }
+            | Self::TooMuchOutput { .. }
+            | Self::Pipe { .. }
+            | Self::File { .. } => Fault::Environment,
+            Self::Failed { .. }
+            | Self::NotARepository { .. }
+            | Self::DubiousOwnership { .. }
+            | Self::NoCommit { .. }
+            | Self::MissingObject { .. }
+            | Self::Bare { .. }
+            | Self::BranchExists { .. }
+            | Self::BranchInTheWay { .. }
+            | Self::WorktreeOdd { .. }
+            | Self::WorktreeInPlace { .. } => Fault::Repository,
+            Self::NoSuchCommit { .. } => Fault::Usage,
+            Self::Unparsable { .. } => Fault::Internal,
+        }
     }
 }

@@ -367,7 +367,7 @@ impl Config {
 /// Runs `rev-parse` in a folder of which it is not yet known whether it is in a repository.
 fn rev_parse(git: &Git, folder: &Path, questions: &[&str]) -> Result<super::command::Output, Error> {
     if !folder.is_dir() {
-        return Err(Error::NotARepository { path: folder.to_owned() });
+        return Err(Error::NotARepository { path: std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()) });
     }
     let output = Command::new(git, Access::Read, "rev-parse").args(questions).folder(folder).run()?;
     if output.status.success() {
@@ -380,7 +380,7 @@ fn rev_parse(git: &Git, folder: &Path, questions: &[&str]) -> Result<super::comm
         return Err(Error::DubiousOwnership { path: folder.to_owned(), fix: fix.to_owned() });
     }
     if complaint.contains("not a git repository") {
-        return Err(Error::NotARepository { path: folder.to_owned() });
+        return Err(Error::NotARepository { path: std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()) });
     }
     Err(output.failure())
 }

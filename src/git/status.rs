@@ -10,7 +10,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use super::checkout::SCAN_TIMEOUT;
-use super::command::{Access, Output};
+use super::command::{Access, Input, Output};
 use super::error::Error;
 use super::repository::{Head, Repository};
 use crate::model::{RefName, RepoPath};
@@ -87,6 +87,50 @@ impl Repository {
             }
         }
         Ok(status)
+    }
+
+    /// How many paths of the checkout differ from `HEAD`, untracked files included. Reads no content that git need not
+    /// read, takes no lock and writes nothing.
+    pub fn count_changes(&self) -> Result<u64, Error> {
+        self.require_top_level()?;
+        let output = self
+            .here(Access::Read, "status")
+            .args(["--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=untracked"])
+            .success()?;
+        let status = parse(&output)?;
+        Ok((status.changed.len() + status.untracked.len()) as u64)
+    }
+
+    /// The files of the checkout that its ignore rules name and that the patterns in `patterns`, of the same syntax, name
+    /// too. Repositories within are left out.
+    pub fn load_ignored_by(&self, patterns: &Path) -> Result<Vec<RepoPath>, Error> {
+        self.require_top_level()?;
+        let mut from = std::ffi::OsString::from("--exclude-from=");
+        from.push(patterns);
+        let named = self
+            .here(Access::Read, "ls-files")
+            .timeout(SCAN_TIMEOUT)
+            .args(["-z", "--others", "--ignored"])
+            .arg(from)
+            .success()?;
+        if named.stdout.is_empty() {
+            return Ok(Vec::new());
+        }
+        let asked = self
+            .here(Access::Read, "check-ignore")
+            .timeout(SCAN_TIMEOUT)
+            .without_literal_paths()
+            .args(["-z", "--stdin"])
+            .input(Input::Bytes(named.stdout))
+            .run()?;
+        match asked.code() {
+            Some(0) => {}
+            // None of them is ignored.
+            Some(1) => return Ok(Vec::new()),
+            Some(_) | None => return Err(asked.failure()),
+        }
+        let paths = asked.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty() && !path.ends_with(b"/"));
+        Ok(paths.map(RepoPath::new).collect())
     }
 
     /// The branch that the checked-out branch follows.

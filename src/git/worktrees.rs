@@ -16,14 +16,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::{Access, Output};
+use super::command::{Access, Command, Output};
 use super::error::Error;
 use super::refs::{RefEdit, Swap};
 use super::repository::{Repository, parsed};
 use crate::model::{CommitId, RefName};
 
 /// The time a checkout may take.
-const FILL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const FILL_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// A worktree as git lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Repository {
             && !self.is_linked()
             && main.path == self.common_dir()
         {
-            main.path = top.to_owned();
+            top.clone_into(&mut main.path);
         }
         for (at, worktree) in worktrees.iter_mut().enumerate() {
             worktree.git_dir = if at == 0 {
@@ -257,7 +257,8 @@ impl Repository {
 
     /// Every `filter.<name>` that is configured where `worktree` lies.
     fn load_filters(&self, worktree: &Path) -> Result<BTreeSet<Vec<u8>>, Error> {
-        let asked = self.within(worktree, Access::Read, "config").args(["-z", "--name-only", "--get-regexp", "^filter\\."]);
+        let asked =
+            self.within(worktree, Access::Read, "config").args(["-z", "--name-only", "--get-regexp", "^filter\\."]);
         let output = asked.run()?;
         match output.code() {
             Some(0) => {}
@@ -286,6 +287,17 @@ impl Repository {
             return Err(Error::WorktreeOdd { path: path.to_owned(), detail: "it is still listed".to_owned() });
         }
         Ok(Removal::Dropped)
+    }
+
+    /// Takes a worktree off its branch, so that another may have it. Writes nothing but the worktree's own HEAD, in the
+    /// administrative folder, and looks at no file of the worktree.
+    pub fn detach_worktree(&self, admin_dir: &Path, commit: &CommitId) -> Result<(), Error> {
+        Command::new(self.git(), Access::Write, "update-ref")
+            .git_dir(admin_dir)
+            .folder(admin_dir)
+            .args(["--no-deref", "-m", "sandbox: a newer worktree has the branch", "HEAD", commit.as_str()])
+            .success()
+            .map(drop)
     }
 
     /// Sets the index of a worktree to a commit without touching its files. For a worktree that an agent wrote: only the

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::model::Fault;
 use crate::model::{AgentName, CommitId, RefName};
 
 /// Why the work could not be done. Conflicts, work outside a contract, a moved target and the user's changes in the way
@@ -33,6 +34,14 @@ pub enum Error {
     )]
     CandidateMoved {
         /// The branch.
+        reference: RefName,
+        /// Where it stands.
+        found: String,
+    },
+    /// Something else moved the ref that keeps the user's checkout, in the moment it was to be set.
+    #[error("`{reference}` was moved by something else at the same time, to {found}: land again")]
+    RescueMoved {
+        /// The ref.
         reference: RefName,
         /// Where it stands.
         found: String,
@@ -72,4 +81,21 @@ pub enum Error {
         /// Where it is.
         found: String,
     },
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Git(error) => error.fault(),
+            Self::Store(error) => error.fault(),
+            Self::Change(error) => error.fault(),
+            Self::Contract { .. } => Fault::Corrupt,
+            Self::CandidateMoved { .. }
+            | Self::CandidateCheckedOut { .. }
+            | Self::RescueMoved { .. }
+            | Self::Unclear { .. } => Fault::Repository,
+            Self::NotBuiltOn { .. } => Fault::Internal,
+        }
+    }
 }

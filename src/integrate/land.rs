@@ -299,7 +299,7 @@ fn keep(landing: &Landing<'_>, checkout: &Checkout) -> Result<(RefName, Option<S
         Swap::Done => {}
         Swap::Lost { name, found, .. } => {
             let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
-            return Err(Error::CandidateMoved { reference: name, found });
+            return Err(Error::RescueMoved { reference: name, found });
         }
     }
     let note = (!rescue.left_out.is_empty()).then(|| format!("not kept: {}", rescue.left_out.join("; ")));

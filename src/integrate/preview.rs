@@ -172,6 +172,8 @@ struct Origin {
 struct Makings {
     /// Agents and contributions that it holds and the target does not.
     holds: Vec<(usize, CommitId)>,
+    /// The merges that brought them in.
+    merges: Vec<CommitId>,
     /// A commit below them that is not in the target either.
     foreign: Option<CommitId>,
 }
@@ -240,6 +242,7 @@ impl Trust<'_, '_> {
                 return Ok(Makings { foreign: Some(at), ..makings });
             };
             makings.holds.push((agent, second.clone()));
+            makings.merges.push(at);
             at = first.clone();
         }
     }
@@ -284,9 +287,7 @@ impl Walk<'_, '_> {
             Work::Absent(_) | Work::Nothing | Work::Unusable { .. } => None,
         };
         let contains_tip = match made {
-            Some(made) if merges.is_some() => {
-                Some(made.fork == onto || facts.repository.is_ancestor(&onto, &made.commit)?)
-            }
+            Some(made) if merges.is_some() => Some(self.contains(at, made, &onto)?),
             Some(_) | None => None,
         };
         let currency = currency(contains_tip, merges);
@@ -306,6 +307,18 @@ impl Walk<'_, '_> {
         let contribution = made.cloned();
         let agent = task.name.clone();
         Ok(Previewed { agent, contribution, snapshot, onto, currency, observation_key, placed })
+    }
+
+    /// Whether the tip is in the history of an agent's work. A tip that was made here can only be there as one of the merges
+    /// that its fork point is made of, and then git need not be asked.
+    fn contains(&self, at: usize, made: &Contribution, tip: &CommitId) -> Result<bool, Error> {
+        if made.fork == *tip || self.origins[at].makings.merges.contains(tip) {
+            return Ok(true);
+        }
+        if tip != self.question.onto {
+            return Ok(false);
+        }
+        Ok(self.question.facts.repository.is_ancestor(tip, &made.commit)?)
     }
 
     /// What becomes of one agent, and whether git merges it, where git was asked.

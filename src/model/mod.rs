@@ -8,6 +8,7 @@
 pub mod card;
 pub mod change;
 pub mod event;
+pub mod fault;
 pub mod gate;
 pub mod ids;
 pub mod outcome;
@@ -16,6 +17,7 @@ pub mod plan;
 pub mod receipt;
 pub mod run;
 
+pub use fault::Fault;
 pub use ids::{AgentName, CardId, CommitId, IdError, ObjectFormat, ObjectId, RefName, RunId, TreeId, TurnId};
 pub use outcome::{AttemptOutcome, ProcessEnd, Verdict, VerifyStatus};
 pub use path::RepoPath;

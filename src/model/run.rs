@@ -377,6 +377,13 @@ impl AgentState {
         self.attempts.iter().rev().find_map(|attempt| attempt.started.as_ref()).map(|started| &started.fork_point)
     }
 
+    /// The newest bundle of what was done in this very worktree: a retry that begins afresh has one of its own.
+    pub fn last_turn_in(&self, worktree: &std::path::Path) -> Option<&(TurnId, TurnFinished)> {
+        let here =
+            |attempt: &&AttemptState| attempt.started.as_ref().is_some_and(|started| started.worktree == worktree);
+        self.attempts.iter().rev().filter(here).find_map(|attempt| attempt.turns.last())
+    }
+
     /// Its newest bundle, whatever became of the attempt.
     pub fn last_turn(&self) -> Option<&(TurnId, TurnFinished)> {
         self.attempts.iter().rev().find_map(|attempt| attempt.turns.last())

@@ -199,6 +199,14 @@ pub fn verifier_sandbox(
     SandboxSettings { network, expose: defaults.expose.clone(), env, limits }
 }
 
+/// The verifier of a run without a plan file: a command that is judged within what the agent's box has, but without its
+/// network and variables.
+pub fn verifier_for_exec(command: Argv, sandbox: &SandboxSettings) -> VerifySettings {
+    let timeout = default_sandbox().limits.time;
+    let sandbox = verifier_sandbox(sandbox, Network::None, Vec::new(), timeout);
+    VerifySettings { command, timeout, sandbox }
+}
+
 fn read_verify<'t>(
     reader: &mut Reader<'t>,
     root: &Section<'_, 't>,

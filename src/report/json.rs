@@ -2,8 +2,8 @@
 //!
 //! `{"v":1,"command":"status","run":"login-3","data":{…},"warnings":[]}`, in one line.
 //!
-//! `run` and `exec` print the events of the run as they happen instead, one a line ([`crate::model::event`]), and no
-//! envelope unless they fail before there is a run. When a command fails, `data` is `null` and there is one more key,
+//! `run` and `exec` print the events of the run as they happen instead, and `logs` without an agent those there are, one a
+//! line ([`crate::model::event`]), and no envelope unless they fail before there is a run. When a command fails, `data` is `null` and there is one more key,
 //! `error` ([`Failure`]). A reader tells an event from an envelope by its `type`.
 //!
 //! | command | `data` |
@@ -11,6 +11,10 @@
 //! | `status` | [`StatusData`](super::status::StatusData) |
 //! | `merge`, `verify`, `land`, `retry` | [`SummaryData`](super::summary::SummaryData) |
 //! | `inspect` | [`InspectData`](super::inspect::InspectData), with `--turn` the [`TurnRecord`](crate::model::change::TurnRecord) |
+//! | `inspect --patch`, `--stat`, `--files` | [`PatchData`](super::changes::PatchData), [`StatData`](super::changes::StatData), [`FilesData`](super::changes::FilesData) |
+//! | `inspect --output`, `logs <agent>`, `logs verify` | [`LogsData`](super::logs::LogsData); with `--follow` one for each piece |
+//! | `run --dry-run` | the [`Preview`](crate::plan::Preview) |
+//! | `doctor` | [`DoctorData`](super::doctor::DoctorData) |
 //! | `board list` | [`BoardData`](super::board::BoardData) |
 //! | `board show` | the [`Card`](crate::model::card::Card) |
 //! | `runs` | [`RunsData`](super::runs::RunsData) |

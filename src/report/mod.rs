@@ -17,13 +17,17 @@
 //! and must look and be named the same in all of them.
 
 pub mod board;
+pub mod changes;
+pub mod doctor;
 pub mod facts;
 pub mod gate;
 pub mod human;
 pub mod inspect;
 pub mod json;
 pub mod live;
+pub mod logs;
 pub mod look;
+pub mod preview;
 pub mod runs;
 pub mod status;
 pub mod summary;

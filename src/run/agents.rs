@@ -1,6 +1,6 @@
 //! Carrying the agents through their attempts, as many at once as the plan says.
 
-use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -13,14 +13,14 @@ use super::signals::Signals;
 use super::site::Site;
 use crate::agent::{self, Assignment, AttemptEnd};
 use crate::change::{Capturer, Snapshot};
-use crate::git::{Head, RefEdit, Swap};
+use crate::git::{Head, Place, RefEdit, Swap};
 use crate::integrate::{Facts, Fork, fork_point};
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{AgentTask, Plan};
-use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
+use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, TurnId};
 use crate::plan::CompiledContract;
-use crate::store::{Occupant, Record, atomic, json};
-use crate::workspace::{Commission, Workspace, WorkspaceRecord, create, seed};
+use crate::store::{Occupant, Record, RunDir, atomic, json};
+use crate::workspace::{Commission, Workspace, WorkspaceRecord, create, remove, seed, seed_included};
 
 /// What all agents of a run share.
 #[derive(Debug)]
@@ -77,13 +77,16 @@ pub(super) async fn run_all(crew: &Arc<Crew>, jobs: usize) -> Result<(), Error> 
             }
         }
     }
-    if let Some(error) = failed {
-        return Err(error);
-    }
     for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
-        crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began")?;
+        let told = crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began");
+        match (told, &failed) {
+            (Ok(()), _) => {}
+            (Err(error), None) => return Err(error),
+            // What went wrong first is what is told.
+            (Err(error), Some(_)) => tracing::warn!(%error, agent = %entry.name, "its end was not written down"),
+        }
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 fn set(entries: &mut [Entry], name: &AgentName, stand: Stand) {
@@ -206,13 +209,45 @@ impl Crew {
                 return Ok(None);
             }
         };
-        self.seat_at(task, generation, fork).map(Some)
+        let stand = self.clear_for(task, generation, &fork)?;
+        self.seat_at(task, generation, fork, stand).map(Some)
+    }
+
+    /// Takes away what a coordinator that died while it made this worktree left of it, and says what the new one stands
+    /// on. No agent was ever in it: that it is there is written down before one is let in.
+    fn clear_for(&self, task: &AgentTask, generation: u32, fork: &CommitId) -> Result<Place, Error> {
+        let run = self.recorder.run();
+        let repository = &self.site.repository;
+        let place = self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
+        remove(repository, &self.site.state, &place)?;
+        let branch = self.branch_of(&task.name);
+        match repository.load_ref(&branch)?.map(CommitId::from) {
+            None => Ok(Place::NewBranch(branch)),
+            Some(at) if at == *fork => Ok(Place::Branch(branch)),
+            Some(at) => Err(Error::NoRetry {
+                agent: task.name.clone(),
+                why: format!(
+                    "its branch `{}` stands at {at} already: delete it if that is not wanted, then try again",
+                    branch.short()
+                ),
+            }),
+        }
+    }
+
+    /// The branch of an agent.
+    pub(super) fn branch_of(&self, agent: &AgentName) -> RefName {
+        RefName::agent_branch(self.recorder.run().id(), agent)
     }
 
     /// Makes a worktree of an agent at `fork`.
-    pub(super) fn seat_at(&self, task: &AgentTask, generation: u32, fork: CommitId) -> Result<Seat, Error> {
+    pub(super) fn seat_at(
+        &self,
+        task: &AgentTask,
+        generation: u32,
+        fork: CommitId,
+        stand: Place,
+    ) -> Result<Seat, Error> {
         let run = self.recorder.run();
-        let branch = RefName::agent_branch(run.id(), &task.name);
         let place = self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
         let invocation = crate::store::process::current()?;
         let workspace = create(&Commission {
@@ -222,13 +257,17 @@ impl Crew {
             environment: &self.site.environment,
             place,
             fork: fork.clone(),
-            branch: Some(branch),
+            stand,
             reason: format!("sandbox {}/{} pid {}", run.id(), task.name, invocation.pid),
         })?;
         if let Some(checkout) = self.site.repository.top_level() {
-            seed(checkout, workspace.place.worktree(), &self.plan.workspace.seed)?;
+            let seeded = seed(checkout, workspace.place.worktree(), &self.plan.workspace.seed)?;
+            for path in seeded.missing {
+                tracing::warn!(agent = %task.name, path, "the plan's `seed` names a path that the checkout does not have");
+            }
+            seed_included(&self.site.repository, workspace.place.worktree())?;
         }
-        atomic::write_json(&workspace_file(run, &task.name), &workspace.to_record(generation))?;
+        atomic::write_json(&workspace_file(run, &task.name, generation), &workspace.to_record())?;
         let tree = self.site.repository.load_commit(&fork)?.tree;
         let snapshot = Snapshot { commit: fork.clone(), tree };
         Ok(Seat { workspace, latest: snapshot.clone(), fork: snapshot, branch_at: fork, is_new: true })
@@ -265,7 +304,7 @@ impl Crew {
     }
 
     /// Keeps a fork point that no branch holds.
-    fn pin_fork(&self, agent: &AgentName, commit: &CommitId) -> Result<(), Error> {
+    pub(super) fn pin_fork(&self, agent: &AgentName, commit: &CommitId) -> Result<(), Error> {
         let name = RefName::fork(self.recorder.run().id(), agent);
         let new = commit.object().clone();
         let edit = match self.site.repository.load_ref(&name)? {
@@ -286,7 +325,7 @@ impl Crew {
     }
 
     /// Tells of an agent that no attempt is made of.
-    fn not_begun(&self, name: &AgentName, outcome: AttemptOutcome, reason: &str) -> Result<(), Error> {
+    pub(super) fn not_begun(&self, name: &AgentName, outcome: AttemptOutcome, reason: &str) -> Result<(), Error> {
         let number = self.recorder.state().agent(name).map_or(0, |agent| agent.attempts.len()) + 1;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let finished = AttemptFinished {
@@ -305,25 +344,25 @@ impl Crew {
     }
 }
 
-/// Where an agent's worktree is remembered.
-pub(super) fn workspace_file(run: &crate::store::RunDir, agent: &AgentName) -> std::path::PathBuf {
-    run.agent(agent).join("workspace.json")
+/// Where one of an agent's worktrees is remembered.
+fn workspace_file(run: &RunDir, agent: &AgentName, generation: u32) -> PathBuf {
+    run.agent(agent).join(format!("workspace.{generation}.json"))
 }
 
-/// The worktrees that are remembered in a run's folder, by agent.
-pub(super) fn load_workspaces(
-    site: &Site,
-    run: &crate::store::RunDir,
-    agents: impl Iterator<Item = AgentName>,
-) -> Result<BTreeMap<AgentName, (Workspace, u32)>, Error> {
-    let mut found = BTreeMap::new();
-    for agent in agents {
-        if let Some(record) = json::load::<WorkspaceRecord>(&workspace_file(run, &agent))? {
-            let generation = record.generation;
-            let occupant = Occupant::Agent { name: agent.clone(), generation };
-            let place = site.workplaces.place(run.id(), &occupant);
-            found.insert(agent, (Workspace::from_record(record, place), generation));
-        }
+/// The worktrees that an agent has had in a run, the newest last.
+pub(super) fn load_workspaces(site: &Site, run: &RunDir, agent: &AgentName) -> Result<Vec<Workspace>, Error> {
+    let mut found = Vec::new();
+    for generation in 1.. {
+        let Some(record) = json::load::<WorkspaceRecord>(&workspace_file(run, agent, generation))? else { break };
+        let place = site.workplaces.place(run.id(), &Occupant::Agent { name: agent.clone(), generation });
+        found.push(Workspace::from_record(record, place));
     }
     Ok(found)
+}
+
+/// The turns of an agent that have a pinned snapshot, also those that a coordinator died over before it told of them.
+pub(super) fn load_pinned_turns(site: &Site, run: &RunDir, agent: &AgentName) -> Result<Vec<TurnId>, Error> {
+    let prefix = format!("refs/sandbox/{}/{agent}/", run.id());
+    let found = site.repository.load_refs(&prefix)?;
+    Ok(found.iter().filter_map(|found| found.name.as_str().strip_prefix(&prefix)?.parse().ok()).collect())
 }

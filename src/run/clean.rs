@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::agents::load_workspaces;
+use super::agents::{load_pinned_turns, load_workspaces};
 use super::error::Error;
 use super::recorder::{Observer, Recorder};
 use super::site::Site;
@@ -123,29 +123,28 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>) -> Result<Vec<It
     })?;
     let state = recorder.state();
     let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)())).await?;
-    let names = state.agents.iter().map(|agent| agent.name.clone());
-    let workspaces = tokio::task::block_in_place(|| load_workspaces(site, run, names))?;
+    let mut workspaces = Vec::new();
+    for agent in &state.agents {
+        workspaces.extend(tokio::task::block_in_place(|| load_workspaces(site, run, &agent.name))?);
+    }
     let mut done = Vec::new();
     for mut item in items {
         if item.action == Action::Remove {
             let agent = item.owner.parse::<AgentName>().ok();
-            let kept = match agent.as_ref().and_then(|name| workspaces.get(name)) {
-                Some((workspace, _)) if workspace.place.worktree() == item.worktree => {
-                    let task = agent.as_ref().and_then(|name| settings.plan.agent(name));
-                    let known = agent.as_ref().and_then(|name| state.agent(name));
-                    match (task, known) {
-                        (Some(task), Some(known)) => {
-                            let keeper = Keeper { capturer: &capturer, recorder: &recorder, workspace, task, known };
-                            keeper.keep().await
-                        }
-                        (None, _) | (_, None) => Err("the run's plan does not name its agent".to_owned()),
-                    }
+            let workspace = workspaces.iter().find(|workspace| workspace.place.worktree() == item.worktree);
+            let task = agent.as_ref().and_then(|name| settings.plan.agent(name));
+            let known = agent.as_ref().and_then(|name| state.agent(name));
+            let kept = match (workspace, task, known) {
+                (Some(workspace), Some(task), Some(known)) => {
+                    Keeper { site, capturer: &capturer, recorder: &recorder, workspace, task, known }.keep().await
                 }
-                // A worktree that a fresh retry left behind: its attempts ended, each with a capture.
-                Some(_) => Ok("its snapshots are pinned".to_owned()),
                 // The verifier's: nothing in it is anybody's work.
-                None if item.owner == "verify" => Ok("nothing of it is anybody's work".to_owned()),
-                None => Err("nothing is known of it: look at it, and remove it by hand".to_owned()),
+                _ if item.owner == "verify" => Ok("nothing of it is anybody's work".to_owned()),
+                // That a worktree is there is written down before an agent is let in.
+                (None, Some(_), Some(known)) if known.last_turn_in(&item.worktree).is_none() => {
+                    Ok("no agent was ever in it".to_owned())
+                }
+                _ => Err("nothing is known of it: look at it, and remove it by hand".to_owned()),
             };
             match kept {
                 Ok(reason) => {
@@ -173,6 +172,7 @@ fn place_of(site: &Site, worktree: &std::path::Path) -> Result<crate::store::Wor
 
 /// Sees to it that the files of a worktree are pinned and bundled.
 struct Keeper<'a> {
+    site: &'a Site,
     capturer: &'a Capturer,
     recorder: &'a Recorder,
     workspace: &'a Workspace,
@@ -190,7 +190,7 @@ impl Keeper<'_> {
             Ok::<_, String>(Snapshot { commit: commit.clone(), tree })
         };
         let fork = snapshot(&self.workspace.fork)?;
-        let (last, latest) = match self.known.last_turn() {
+        let (last, latest) = match self.known.last_turn_in(self.workspace.place.worktree()) {
             Some((turn, finished)) => {
                 (*turn, Snapshot { commit: finished.snapshot.clone(), tree: finished.tree.clone() })
             }
@@ -199,10 +199,11 @@ impl Keeper<'_> {
         let run = self.recorder.run().id();
         let branch = RefName::agent_branch(run, &self.task.name);
         let at = repository.load_ref(&branch).map_err(|error| told(&error))?.map(CommitId::from);
-        let turn = TurnId::new(last.attempt, last.turn + 1);
+        let turn = self.next_turn(last).map_err(|error| told(&error))?;
+        // The branch goes along only if this is the worktree that has it.
         let pins = match &at {
-            Some(at) => Pins::of_turn(run, &self.task.name, turn, at),
-            None => Pins { keep: RefName::snapshot(run, &self.task.name, turn), branch: None },
+            Some(at) if *at == latest.commit => Pins::of_turn(run, &self.task.name, turn, at),
+            Some(_) | None => Pins { keep: RefName::snapshot(run, &self.task.name, turn), branch: None },
         };
         let found = self.capturer.capture(self.workspace, &latest, "kept before removal\n", None).await;
         let found = found.map_err(|error| told(&error))?;
@@ -212,6 +213,13 @@ impl Keeper<'_> {
         self.capturer.pin(&pins, &found.snapshot.commit).map_err(|error| told(&error))?;
         self.bundle(turn, &fork, &latest, &found).map_err(|error| told(&error))?;
         Ok(format!("what had changed since was kept as turn {turn}"))
+    }
+
+    /// The turn after `last` that no snapshot is pinned as yet, be it by a coordinator that died before it told of it.
+    fn next_turn(&self, last: TurnId) -> Result<TurnId, Error> {
+        let pinned = load_pinned_turns(self.site, self.recorder.run(), &self.task.name)?;
+        let newest = pinned.iter().filter(|turn| turn.attempt == last.attempt).map(|turn| turn.turn).max();
+        Ok(TurnId::new(last.attempt, newest.unwrap_or(0).max(last.turn).saturating_add(1)))
     }
 
     fn bundle(

@@ -66,7 +66,6 @@ pub async fn execute(
         base: origin.base,
         signals: signals.clone(),
     });
-    run_all(&crew, options.jobs).await?;
     let finish = Finish {
         site: &crew.site,
         plan: &crew.plan,
@@ -75,11 +74,24 @@ pub async fn execute(
         head: &crew.head,
         signals: &signals,
     };
-    let report = finish.complete(options.land, false).await;
+    let report = match run_all(&crew, options.jobs).await {
+        Ok(()) => finish.complete(options.land, false).await,
+        Err(error) => Err(error),
+    };
     if let Some(clock) = clock {
         clock.abort();
     }
-    report
+    close_on_fault(&recorder, report)
+}
+
+/// Ends a run in order that a fault kept from its end: nobody is to wait for it.
+pub(super) fn close_on_fault(recorder: &Recorder, result: Result<Report, Error>) -> Result<Report, Error> {
+    result.inspect_err(|error| {
+        let closed = tokio::task::block_in_place(|| close(recorder, error.fault().exit_code(), false, None));
+        if let Err(failed) = closed {
+            tracing::warn!(error = %failed, "the end of the run was not written down");
+        }
+    })
 }
 
 /// Ends the run in order when its time is over.

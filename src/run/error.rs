@@ -1,6 +1,6 @@
 //! What can go wrong with a run as a whole.
 
-use crate::model::{AgentName, RunId};
+use crate::model::{AgentName, Fault, RunId};
 
 /// Why a run, or a verb that goes on with one, could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -95,4 +95,25 @@ pub enum Error {
     /// The candidate could not be judged.
     #[error(transparent)]
     Verify(#[from] crate::verify::Error),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Store(error) => error.fault(),
+            Self::Git(error) => error.fault(),
+            Self::Workspace(error) => error.fault(),
+            Self::Change(error) => error.fault(),
+            Self::Agent(error) => error.fault(),
+            Self::Integrate(error) => error.fault(),
+            Self::Verify(error) => error.fault(),
+            Self::Contract(_) => Fault::Plan,
+            Self::NoHome | Self::Unfit { .. } | Self::Signals(_) | Self::NotStopped { .. } => Fault::Environment,
+            Self::NoTarget { .. } => Fault::Repository,
+            Self::NoAgent { .. } | Self::NoRun | Self::NoWorktree { .. } | Self::NoRetry { .. } => Fault::Usage,
+            Self::NoStart { .. } => Fault::Corrupt,
+            Self::Task(_) => Fault::Internal,
+        }
+    }
 }

@@ -47,15 +47,19 @@ impl Finish<'_> {
     /// Decides, and lands if `landing` and the gate is open.
     pub(super) async fn conclude(&self, landing: bool) -> Result<Report, Error> {
         let decision = self.decide().await?;
-        if let Some(ending) = self.signals.ending() {
-            return tokio::task::block_in_place(|| close(self.recorder, code_of(ending), false, None));
-        }
-        if !decision.open || !landing {
-            return tokio::task::block_in_place(|| {
-                close(self.recorder, gate::exit_code(&decision), decision.open, None)
-            });
+        if self.signals.ending().is_some() || !decision.open || !landing {
+            return self.close(&decision);
         }
         self.land().await
+    }
+
+    /// Ends the run without landing.
+    fn close(&self, decision: &GateDecided) -> Result<Report, Error> {
+        let (code, complete) = match self.signals.ending() {
+            Some(ending) => (code_of(ending), false),
+            None => (gate::exit_code(decision), decision.open),
+        };
+        tokio::task::block_in_place(|| close(self.recorder, code, complete, None))
     }
 
     fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
@@ -205,23 +209,18 @@ impl Finish<'_> {
                 Landed::Done { commit, .. } => {
                     return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(commit)));
                 }
+                // The gate is open, so every agent's work is part of the candidate; and the target is the candidate.
                 Landed::Nothing => {
-                    let told = block(
-                        BlockKind::CannotLand,
-                        "there is nothing to land: the candidate is the target's tip",
-                        "`sandbox status` shows what was merged",
-                    );
-                    return self.refuse(vec![told]);
+                    let landed = candidate.head.to.clone();
+                    return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(landed)));
                 }
                 Landed::Refused(blocks) => return self.refuse(blocks),
                 Landed::Moved { .. } if again => {
                     self.integrate().await?;
                     self.verify(false).await?;
                     let decision = self.decide().await?;
-                    if !decision.open {
-                        return tokio::task::block_in_place(|| {
-                            close(self.recorder, gate::exit_code(&decision), false, None)
-                        });
+                    if self.signals.ending().is_some() || !decision.open {
+                        return self.close(&decision);
                     }
                 }
                 Landed::Moved { .. } => {}

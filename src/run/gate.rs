@@ -30,7 +30,7 @@ pub fn decide(state: &RunState, facts: &Facts) -> GateDecided {
         ));
     }
     for agent in &state.agents {
-        blocks.extend(agent_block(state, agent));
+        blocks.extend(agent_block(agent));
     }
     for card in state.open_cards() {
         blocks.push(GateBlock {
@@ -59,22 +59,19 @@ fn block(kind: BlockKind, message: String, next: String) -> GateBlock {
     GateBlock { kind, agent: None, card: None, paths: Vec::new(), message, next }
 }
 
-fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
+fn agent_block(agent: &AgentState) -> Option<GateBlock> {
     let name = &agent.name;
     let told = |kind, message: String, next: String| {
         Some(GateBlock { agent: Some(name.clone()), ..block(kind, message, next) })
     };
     let retry = format!("`sandbox inspect {name}`, then `sandbox retry {name}`");
     match agent.outcome() {
-        None => told(
-            BlockKind::AgentIncomplete,
-            format!("agent `{name}` has not ended"),
-            format!("`sandbox status {}`", state.run_id),
-        ),
+        None => {
+            told(BlockKind::AgentIncomplete, format!("agent `{name}` has not ended"), format!("`sandbox retry {name}`"))
+        }
         Some(AttemptOutcome::Completed) => match agent.merge.as_ref().map(|merge| merge.result) {
-            Some(PreviewResult::Clean) => None,
-            // The card tells, and is a block of its own.
-            Some(PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
+            // A card tells of what is held, and is a block of its own.
+            Some(PreviewResult::Clean | PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
             Some(PreviewResult::Blocked) => {
                 let by = agent.merge.iter().flat_map(|merge| &merge.blocked_by).map(|name| format!("`{name}`"));
                 let message =
@@ -181,3 +178,7 @@ pub fn completion_blocked(state: &RunState, decision: &GateDecided) -> Completio
         next_action: decision.blocks.first().map(|block| block.next.clone()).unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

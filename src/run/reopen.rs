@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use super::agents::{Crew, Seat, load_workspaces};
-use super::coordinator::Report;
+use super::agents::{Crew, Seat, load_pinned_turns, load_workspaces};
+use super::coordinator::{Report, close_on_fault};
 use super::error::Error;
 use super::finish::Finish;
 use super::recorder::{Observer, Recorder};
@@ -13,12 +13,14 @@ use super::signals::Signals;
 use super::site::Site;
 use super::start::load_settings;
 use crate::change::Snapshot;
+use crate::git::{Place, RefEdit, Swap};
 use crate::model::event::{EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::Plan;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
 use crate::store::lock::RunLock;
 use crate::store::{JournalWriter, Record, RunDir};
+use crate::workspace::Workspace;
 
 /// A run that a verb goes on with.
 #[derive(Debug)]
@@ -43,7 +45,9 @@ impl Reopened {
             Ok::<_, Error>((recorder, settings.plan, site.load_head()?))
         })?;
         let state = recorder.state();
-        let (Some(started), Some(at)) = (&state.started, state.started_at) else { return Err(Error::NoRun) };
+        let (Some(started), Some(at)) = (&state.started, state.started_at) else {
+            return Err(Error::NoStart { run: recorder.run().id().clone() });
+        };
         let base = started.base.clone();
         let capturer = site.capturer(at).await?;
         let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
@@ -73,12 +77,20 @@ impl Reopened {
 
     /// Previews and candidate anew from the present snapshots, then the verifier.
     pub async fn merge(&self) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_merge().await)
+    }
+
+    async fn do_merge(&self) -> Result<Report, Error> {
         self.close_interrupted()?;
         self.finish().complete(false, false).await
     }
 
     /// Has the present candidate judged.
     pub async fn verify(&self, fresh: bool) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_verify(fresh).await)
+    }
+
+    async fn do_verify(&self, fresh: bool) -> Result<Report, Error> {
         self.close_interrupted()?;
         if self.recorder.state().candidate.is_none() {
             self.finish().integrate().await?;
@@ -89,6 +101,10 @@ impl Reopened {
 
     /// Lands the candidate if the gate is open. What was never integrated or judged is so first.
     pub async fn land(&self) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_land().await)
+    }
+
+    async fn do_land(&self) -> Result<Report, Error> {
         self.close_interrupted()?;
         if self.recorder.state().candidate.is_none() {
             self.finish().integrate().await?;
@@ -102,12 +118,16 @@ impl Reopened {
     /// The next attempt of an agent, in its worktree; or, `fresh`, in a new one made from the present candidate. Then the
     /// rest as [`Self::merge`] does it.
     pub async fn retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_retry(agent, fresh).await)
+    }
+
+    async fn do_retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
         self.close_interrupted()?;
         let crew = &self.crew;
         let task = crew.plan.agent(agent).ok_or_else(|| no_agent(&self.recorder.state(), agent.as_str()))?;
         let state = self.recorder.state();
         let known = state.agent(agent).ok_or_else(|| no_agent(&state, agent.as_str()))?;
-        let first = known.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0) + 1;
+        let first = tokio::task::block_in_place(|| self.next_attempt(known))?;
         let seat = self
             .prepare(agent, async {
                 tokio::task::block_in_place(|| {
@@ -120,6 +140,15 @@ impl Reopened {
             None => return self.finish().conclude(false).await,
         }
         self.finish().complete(false, false).await
+    }
+
+    /// The number of the next attempt. One that died early may have pinned a snapshot and told nothing yet: its number is
+    /// used up too.
+    fn next_attempt(&self, known: &AgentState) -> Result<u32, Error> {
+        let told = known.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0);
+        let pinned = load_pinned_turns(&self.crew.site, self.recorder.run(), &known.name)?;
+        let pinned = pinned.iter().map(|turn| turn.attempt).max().unwrap_or(0);
+        Ok(told.max(pinned).saturating_add(1))
     }
 
     async fn prepare<T>(&self, agent: &AgentName, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
@@ -137,8 +166,7 @@ impl Reopened {
     /// The worktree of the last attempt, as it was left.
     fn old_seat(&self, task: &crate::model::plan::AgentTask, known: &AgentState) -> Result<Option<Seat>, Error> {
         let site = &self.crew.site;
-        let workspaces = load_workspaces(site, self.recorder.run(), std::iter::once(task.name.clone()))?;
-        let Some((workspace, _)) = workspaces.into_values().next() else {
+        let Some(workspace) = load_workspaces(site, self.recorder.run(), &task.name)?.pop() else {
             // It never had one: blocked, or stopped before it began.
             return self.crew.prepare(task, 1);
         };
@@ -156,7 +184,8 @@ impl Reopened {
             agent: task.name.clone(),
             why: format!("its branch `{}` is gone; use `sandbox retry {} --fresh`", branch.short(), task.name),
         })?;
-        let latest = match known.last_turn() {
+        // That of this very worktree: one that begins afresh does not go on from where another was left.
+        let latest = match known.last_turn_in(workspace.place.worktree()) {
             Some((_, turn)) => Snapshot { commit: turn.snapshot.clone(), tree: turn.tree.clone() },
             None => fork.clone(),
         };
@@ -171,8 +200,6 @@ impl Reopened {
         state: &RunState,
     ) -> Result<Option<Seat>, Error> {
         let site = &self.crew.site;
-        let workspaces = load_workspaces(site, self.recorder.run(), std::iter::once(task.name.clone()))?;
-        let generation = workspaces.into_values().next().map_or(1, |(_, generation)| generation + 1);
         if known.merge.as_ref().is_some_and(|merge| merge.merged_as.is_some()) {
             let why =
                 "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work".to_owned();
@@ -180,10 +207,38 @@ impl Reopened {
         }
         let fork =
             state.candidate.as_ref().map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.to.clone());
-        self.crew.seat_at(task, generation, fork).map(Some)
+        let had = load_workspaces(site, self.recorder.run(), &task.name)?;
+        let Some(old) = had.last() else {
+            return self.crew.prepare(task, 1);
+        };
+        let branch = self.crew.branch_of(&task.name);
+        let stand = match site.repository.load_ref(&branch)?.map(CommitId::from) {
+            None => Place::NewBranch(branch),
+            Some(at) => {
+                self.hand_over(&branch, old, &at, &fork)?;
+                Place::Branch(branch)
+            }
+        };
+        self.crew.pin_fork(&task.name, &fork)?;
+        let generation = u32::try_from(had.len() + 1).unwrap_or(u32::MAX);
+        self.crew.seat_at(task, generation, fork, stand).map(Some)
     }
 
-    /// Closes what a coordinator that died left open: attempts without an end, stages without an exit.
+    /// Takes the branch from the old worktree to where the new one begins. What it held is pinned turn by turn.
+    fn hand_over(&self, branch: &RefName, old: &Workspace, at: &CommitId, fork: &CommitId) -> Result<(), Error> {
+        let repository = &self.crew.site.repository;
+        if old.admin_dir.is_dir() {
+            repository.detach_worktree(&old.admin_dir, at)?;
+        }
+        let edit = RefEdit::Update { name: branch.clone(), new: fork.object().clone(), old: at.object().clone() };
+        match repository.swap_refs(&[edit], "sandbox: begin afresh")? {
+            Swap::Done => Ok(()),
+            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
+        }
+    }
+
+    /// Closes what a coordinator that died left open: attempts without an end, stages without an exit, and agents whose
+    /// turn never came.
     fn close_interrupted(&self) -> Result<(), Error> {
         tokio::task::block_in_place(|| {
             let state = self.recorder.state();
@@ -198,6 +253,15 @@ impl Reopened {
                     let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
                     self.recorder.record(Subject::agent(&agent.name), EventKind::StageExit(exit))?;
                 }
+                if agent.attempts.is_empty() {
+                    let why = "the coordinator ended before it began";
+                    self.crew.not_begun(&agent.name, AttemptOutcome::Interrupted, why)?;
+                }
+            }
+            if let Some(stage) = state.stage {
+                let story_id = state.run_id.to_string();
+                let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
+                self.recorder.record(Subject::run(), EventKind::StageExit(exit))?;
             }
             Ok(())
         })

@@ -7,12 +7,13 @@ use jiff::Timestamp;
 use sandbox::{Host, Launcher};
 
 use super::error::Error;
+use crate::agent::attempt::with_causes;
 use crate::change::Capturer;
 use crate::git::{Git, Head, Repository};
 use crate::model::event::Identity;
 use crate::store::journal::{Clock, system_clock};
 use crate::store::layout::{RootSources, worktrees_root};
-use crate::store::{RepoKey, StateDir, Workplaces, env, format};
+use crate::store::{RepoKey, StateDir, Workplaces, atomic, env, format};
 use crate::workspace::{HostEnvironment, Surroundings, require_fit};
 
 /// The most bytes one capture may bring into the repository.
@@ -72,6 +73,18 @@ impl Site {
     /// Refuses to write where a newer version of the program has written.
     pub fn require_writable(&self) -> Result<(), Error> {
         Ok(format::require_writable(&self.state)?)
+    }
+
+    /// Refuses where no worktree could be made: there is no other place where an agent may run.
+    pub fn require_room(&self) -> Result<(), Error> {
+        let root = self.workplaces.root();
+        let refused = |why: String| Error::Unfit {
+            cause: format!("no worktree can be made in `{}`: {why}", root.display()),
+            fix: format!("make it writable, or name another folder in {}", env::SANDBOX_WORKTREES),
+        };
+        atomic::create_dir(root).map_err(|error| refused(with_causes(&error)))?;
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::access(root, access).map_err(|error| refused(error.to_string()))
     }
 
     /// What HEAD is; an error where there is no commit yet.

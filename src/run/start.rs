@@ -52,6 +52,7 @@ pub(super) fn start(
     observer: Box<dyn Observer>,
 ) -> Result<Recorder, Error> {
     site.require_writable()?;
+    site.require_room()?;
     let land = options.land;
     let (run, lock) = {
         let waiting =

@@ -82,6 +82,25 @@ pub fn create_dir(path: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::io("make the folder", path))
 }
 
+/// Writes a file that is the user's and not the program's own: with the mode that the user's umask gives any file, into a
+/// folder that must be there. With [`Existing::Keep`], even a dangling link is never touched.
+pub fn write_for_user(path: &Path, bytes: &[u8], existing: Existing) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt;
+    if existing == Existing::Keep && path.symlink_metadata().is_ok() {
+        return Err(Error::Exists { path: path.to_owned() });
+    }
+    let folder = parent(path);
+    let mut file = tempfile::Builder::new()
+        .prefix(TEMPORARY_PREFIX)
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(Error::io("make a file in", folder))?;
+    file.write_all(bytes).map_err(Error::io("write", path))?;
+    file.as_file().sync_all().map_err(Error::io("sync", path))?;
+    persist(file, path, existing)?;
+    sync_dir(folder)
+}
+
 /// Renames a file or folder for good; what is at `to` must be absent or replaceable.
 pub fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     std::fs::rename(from, to).map_err(Error::io("rename", from))?;
@@ -278,5 +297,30 @@ mod tests {
         }
         write(&folder.path().join("done"), b"").unwrap();
         assert!(reader.join().unwrap() > 0);
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode()
+    }
+
+    #[test]
+    fn what_is_the_users_is_never_touched_and_gets_the_users_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.toml");
+        write_for_user(&path, b"first", Existing::Keep).unwrap();
+        assert!(matches!(write_for_user(&path, b"second", Existing::Keep), Err(Error::Exists { .. })));
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+        let plain = dir.path().join("plain");
+        drop(std::fs::OpenOptions::new().write(true).create_new(true).open(&plain).unwrap());
+        assert_eq!(mode(&path), mode(&plain));
+        write_for_user(&path, b"third", Existing::Replace).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"third");
+
+        let link = dir.path().join("link.toml");
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
+        assert!(matches!(write_for_user(&link, b"x", Existing::Keep), Err(Error::Exists { .. })));
+        assert!(!dir.path().join("nowhere").exists());
+        assert!(write_for_user(&dir.path().join("no/such"), b"", Existing::Replace).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing is left behind");
     }
 }

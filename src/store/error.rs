@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::lock::Holder;
+use crate::model::Fault;
 use crate::model::RunId;
 
 /// Why the store could not do its work. Every variant names the path or the name concerned.
@@ -178,4 +179,20 @@ fn place_text(place: Option<Place>) -> String {
 
 fn known_text(known: &[String]) -> String {
     if known.is_empty() { String::new() } else { format!(" (there is {})", known.join(", ")) }
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Io { .. } | Self::Exists { .. } | Self::NotOurs { .. } | Self::JournalStopped { .. } => {
+                Fault::Environment
+            }
+            Self::Encode { .. } => Fault::Internal,
+            Self::Locked { .. } | Self::Held { .. } => Fault::Locked,
+            Self::Damaged { .. } | Self::Newer { .. } => Fault::Corrupt,
+            Self::NotFound { .. } | Self::Ambiguous { .. } => Fault::Usage,
+            Self::Setting { .. } => Fault::Settings,
+        }
+    }
 }

@@ -36,6 +36,7 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 pub mod trash;
+pub mod watch;
 
 pub use error::{Error, Place, Warning};
 pub use format::Format;
@@ -44,3 +45,4 @@ pub use layout::{Occupant, RepoKey, RunDir, StateDir, Workplace, Workplaces};
 pub use lock::{Holder, LockState, RepositoryLock, RunLock};
 pub use record::Record;
 pub use trash::Trash;
+pub use watch::FolderWatch;

@@ -1,5 +1,6 @@
 //! What can go wrong on our side while a candidate is judged. What the verifier does wrong is a verdict instead.
 
+use crate::model::Fault;
 use std::path::PathBuf;
 
 /// Why a candidate could not be judged.
@@ -40,5 +41,18 @@ pub enum Error {
 impl Error {
     pub(super) fn io(operation: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
         Self::Io { operation, path: path.to_owned(), source }
+    }
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Store(error) => error.fault(),
+            Self::Workspace(error) => error.fault(),
+            Self::Watch(error) => error.fault(),
+            Self::Place { .. } => Fault::Internal,
+            Self::Io { .. } | Self::Box(_) => Fault::Environment,
+        }
     }
 }

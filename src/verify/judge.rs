@@ -28,7 +28,7 @@ use crate::agent::attempt::with_causes;
 use crate::agent::output::{Allowance, OutputLog};
 use crate::agent::supervise::{Bounds, Ended, Happening, Supervisor, output_pipe};
 use crate::change::{Capturer, Snapshot};
-use crate::git::Head;
+use crate::git::{Head, Place};
 use crate::model::event::{EventKind, Subject, VerifierFresh, VerifyFinished};
 use crate::model::plan::VerifySettings;
 use crate::model::receipt::{Receipt, ReceiptKey, VerificationResult};
@@ -191,7 +191,7 @@ impl<'a> Judge<'a> {
             environment: &capturer.environment,
             place: place.clone(),
             fork: candidate.commit.clone(),
-            branch: None,
+            stand: Place::Detached,
             reason: format!("the verifier of {} works here", run.id()),
         })?;
         scan::prepare(place)?;

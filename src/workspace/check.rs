@@ -38,8 +38,6 @@ struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceRecord {
-    /// Which of the agent's worktrees it is, from 1.
-    pub generation: u32,
     admin_dir: PathBuf,
     fork: CommitId,
     branch: Option<RefName>,
@@ -62,9 +60,8 @@ impl Workspace {
     }
 
     /// What to keep of it.
-    pub fn to_record(&self, generation: u32) -> WorkspaceRecord {
+    pub fn to_record(&self) -> WorkspaceRecord {
         WorkspaceRecord {
-            generation,
             admin_dir: self.admin_dir.clone(),
             fork: self.fork.clone(),
             branch: self.branch.clone(),

@@ -1,6 +1,6 @@
 //! Making a worktree ready: the entry in the repository, the files, the private folders.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::check::Workspace;
 use super::environment::{HostEnvironment, expand_home};
@@ -26,10 +26,19 @@ pub struct Commission<'a> {
     pub place: Workplace,
     /// The commit it begins with.
     pub fork: CommitId,
-    /// The branch to be made for it; `None` for none.
-    pub branch: Option<RefName>,
+    /// What it stands on: a branch made for it, one that is there and stands at the commit, or none.
+    pub stand: Place,
     /// Why it is locked, for whoever reads `git worktree list`.
     pub reason: String,
+}
+
+impl Commission<'_> {
+    fn branch(&self) -> Option<&RefName> {
+        match &self.stand {
+            Place::NewBranch(branch) | Place::Branch(branch) => Some(branch),
+            Place::Detached => None,
+        }
+    }
 }
 
 /// Makes it. The repository's lock is held only while the entry is made, not while files are written.
@@ -42,7 +51,7 @@ pub fn create(commission: &Commission<'_>) -> Result<Workspace, Error> {
     let addition = Addition {
         path: place.worktree(),
         commit: &commission.fork,
-        place: commission.branch.clone().map_or(Place::Detached, Place::NewBranch),
+        place: commission.stand.clone(),
         reason: &commission.reason,
     };
     let added = {
@@ -54,16 +63,15 @@ pub fn create(commission: &Commission<'_>) -> Result<Workspace, Error> {
         .map_err(Error::from)
         .and_then(|()| fill_private(commission, &added.admin_dir))
         .and_then(|()| {
-            let (fork, branch) = (commission.fork.clone(), commission.branch.clone());
+            let (fork, branch) = (commission.fork.clone(), commission.branch().cloned());
             Workspace::just_made(place.clone(), added.admin_dir.clone(), &added.dot_git, fork, branch)
         });
     if made.is_err() {
-        super::remove::undo(
-            repository,
-            state,
-            place,
-            commission.branch.as_ref().map(|branch| (branch, &commission.fork)),
-        );
+        let new_branch = match &commission.stand {
+            Place::NewBranch(branch) => Some((branch, &commission.fork)),
+            Place::Branch(_) | Place::Detached => None,
+        };
+        super::remove::undo(repository, state, place, new_branch);
     }
     made
 }
@@ -82,9 +90,10 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
         id: place.name(),
         worktree: place.worktree(),
         fork: &commission.fork,
-        branch: commission.branch.as_ref(),
+        branch: commission.branch(),
         index: &admin_dir.join("index"),
-        user_attributes: user_attributes(commission.repository, commission.environment),
+        user_attributes: users_file(commission, "core.attributesfile", "git/attributes"),
+        user_excludes: users_file(commission, "core.excludesfile", "git/ignore"),
     };
     private::write_agent_directory(&place.git(), &made_of)?;
     private::write_capture_directory(&place.capture(), &made_of)?;
@@ -95,13 +104,14 @@ fn fill_private(commission: &Commission<'_>, admin_dir: &Path) -> Result<(), Err
     Ok(())
 }
 
-/// The user's own attributes file, which holds for all repositories.
-fn user_attributes(repository: &Repository, environment: &HostEnvironment) -> Option<std::path::PathBuf> {
-    let path = if let Some(path) = repository.config().text("core.attributesfile") {
+/// A file of the user's own that holds for all repositories: where the configuration says, else its place by default.
+fn users_file(commission: &Commission<'_>, key: &str, default: &str) -> Option<PathBuf> {
+    let environment = commission.environment;
+    let path = if let Some(path) = commission.repository.config().text(key) {
         expand_home(path, &environment.home)
     } else {
         let base = environment.variable("XDG_CONFIG_HOME").map_or_else(|| environment.home.join(".config"), Into::into);
-        base.join("git/attributes")
+        base.join(default)
     };
     path.is_file().then_some(path)
 }

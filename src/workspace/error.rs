@@ -1,5 +1,6 @@
 //! What can go wrong when a worktree is made ready.
 
+use crate::model::Fault;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +52,7 @@ pub enum Error {
         fix: &'static str,
     },
     /// This program's own file is gone.
-    #[error("`{}`, this program, is not there any more: put it back, or install it again and `sandbox resume`", path.display())]
+    #[error("`{}`, this program, is not there any more: put it back, or install it again, then `sandbox retry` the agent", path.display())]
     Program {
         /// Where it was.
         path: PathBuf,
@@ -77,5 +78,18 @@ pub enum Error {
 impl Error {
     pub(super) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { operation, path: path.to_owned(), source }
+    }
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Git(error) => error.fault(),
+            Self::Store(error) => error.fault(),
+            Self::Expose { .. } | Self::Seed { .. } => Fault::Plan,
+            Self::Io { .. } | Self::Place { .. } | Self::Program { .. } | Self::Exposed { .. } => Fault::Environment,
+            Self::Tampered { .. } => Fault::Corrupt,
+        }
     }
 }

@@ -25,5 +25,5 @@ pub use environment::{HostEnvironment, box_variables};
 pub use error::Error;
 pub use private::seen;
 pub use remove::remove;
-pub use seed::{Seeded, seed};
+pub use seed::{Seeded, seed, seed_included};
 pub use surroundings::{Surroundings, require_fit};

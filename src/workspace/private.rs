@@ -53,6 +53,8 @@ pub(super) struct Ingredients<'a> {
     pub index: &'a Path,
     /// The user's own attributes file, which holds for all repositories.
     pub user_attributes: Option<PathBuf>,
+    /// The user's own ignore rules, which hold for all repositories.
+    pub user_excludes: Option<PathBuf>,
 }
 
 /// Settings of the user's that change how files are read and written, and nothing else.
@@ -85,7 +87,7 @@ pub(super) fn write_agent_directory(at: &Path, made_of: &Ingredients<'_>) -> Res
     }
     file_at(&at.join("packed-refs"), &std::mem::take(&mut refs))?;
     file_at(&at.join("config"), agent_config(made_of).as_bytes())?;
-    copy_if_there(&repository.common_dir().join("info/exclude"), &at.join("info/exclude"))?;
+    write_exclude(made_of, &at.join("info/exclude"))?;
     copy_if_there(&repository.common_dir().join("shallow"), &at.join("shallow"))?;
 
     let own_head = made_of.branch.map_or_else(|| format!("{}\n", made_of.fork), |branch| format!("ref: {branch}\n"));
@@ -112,7 +114,7 @@ pub(super) fn write_capture_directory(at: &Path, made_of: &Ingredients<'_>) -> R
         config.set("core", None, "attributesFile", &format!("{}/info/user-attributes", seen::CAPTURE));
     }
     file_at(&at.join("config"), config.text().as_bytes())?;
-    copy_if_there(&repository.common_dir().join("info/exclude"), &at.join("info/exclude"))?;
+    write_exclude(made_of, &at.join("info/exclude"))?;
     copy_if_there(&repository.common_dir().join("info/attributes"), &at.join("info/attributes"))?;
     copy_if_there(&repository.common_dir().join("shallow"), &at.join("shallow"))?;
     copy_if_there(made_of.index, &at.join("index"))?;
@@ -314,6 +316,21 @@ pub(super) fn require_own(path: &Path) -> Result<(), Error> {
 fn file_at(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.and_then(|mut file| io::Write::write_all(&mut file, bytes)).map_err(|error| Error::io("write", path, error))
+}
+
+/// Writes what is ignored beside the tree's own rules: what the user ignores everywhere, then what the repository does.
+/// The first comes first, since of two patterns that match the later one counts.
+fn write_exclude(made_of: &Ingredients<'_>, to: &Path) -> Result<(), Error> {
+    let own = made_of.repository.common_dir().join("info/exclude");
+    let mut text = Vec::new();
+    for from in made_of.user_excludes.iter().chain([&own]) {
+        match fs::read(from) {
+            Ok(read) => text.extend([read.as_slice(), b"\n"].concat()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("read", from, error)),
+        }
+    }
+    file_at(to, &text)
 }
 
 fn copy_if_there(from: &Path, to: &Path) -> Result<(), Error> {

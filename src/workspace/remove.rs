@@ -38,7 +38,7 @@ pub(super) fn undo(
         match repository.swap_refs(&[edit], "sandbox: undo worktree") {
             Ok(Swap::Done | Swap::Lost { .. }) => {}
             Err(error) => {
-                tracing::warn!(branch = %name, %error, "the branch of an unfinished worktree could not be deleted")
+                tracing::warn!(branch = %name, %error, "the branch of an unfinished worktree could not be deleted");
             }
         }
     }

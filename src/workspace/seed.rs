@@ -1,5 +1,8 @@
 //! Files that git ignores and a worktree needs all the same, copied from the user's checkout: `.env`, `node_modules`.
 //!
+//! What is copied is named in the plan, or selected by a file `.worktreeinclude` in the checkout's root: patterns in the
+//! syntax of `.gitignore`, which take from what git ignores, and from nothing else.
+//!
 //! Links are copied as links and never followed, so that a link in the checkout cannot bring in what it points to.
 //! Whatever is in the worktree already stays: a tracked file is never replaced by the user's changed one. A link in the
 //! worktree is not followed either: an agent whose work this one builds on may have committed it, to have the user's files
@@ -13,6 +16,10 @@ use std::path::{Component, Path};
 use ignore::WalkBuilder;
 
 use super::error::Error;
+use crate::git::Repository;
+
+/// The file that selects what is copied.
+const INCLUDE: &str = ".worktreeinclude";
 
 /// What was copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,6 +55,39 @@ pub fn seed(checkout: &Path, worktree: &Path, wanted: &[String]) -> Result<Seede
             Ok(_) => copy_tree(&source, &worktree.join(relative), &mut seeded)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => seeded.missing.push(path.clone()),
             Err(error) => return Err(Error::io("look at", &source, error)),
+        }
+    }
+    Ok(seeded)
+}
+
+/// Copies the ignored files that the checkout's `.worktreeinclude` selects, if it has one.
+pub fn seed_included(repository: &Repository, worktree: &Path) -> Result<Seeded, Error> {
+    let Some(checkout) = repository.top_level() else { return Ok(Seeded::default()) };
+    let patterns = checkout.join(INCLUDE);
+    match patterns.symlink_metadata() {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => {
+            let why = "it is no plain file, and is not followed to where it leads".to_owned();
+            return Err(Error::Seed { path: INCLUDE.to_owned(), why });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Seeded::default()),
+        Err(error) => return Err(Error::io("look at", &patterns, error)),
+    }
+    let mut seeded = Seeded::default();
+    for path in repository.load_ignored_by(&patterns)? {
+        let relative = path.under(Path::new(""));
+        if leads_through_link(checkout, &relative) || leads_through_link(worktree, &relative) {
+            continue;
+        }
+        let target = worktree.join(&relative);
+        if let Some(above) = target.parent() {
+            fs::create_dir_all(above).map_err(|error| Error::io("create", above, error))?;
+        }
+        match copy_one(&checkout.join(&relative), &target) {
+            Ok(copied) => seeded.files += copied,
+            // It was there a moment ago: the user's own programs go on writing.
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(seeded)

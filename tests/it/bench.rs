@@ -16,7 +16,7 @@ use sandbox::{Host, Launcher};
 use tokio_util::sync::CancellationToken;
 use worktree_sandbox::agent::{self, Assignment, AttemptEnd};
 use worktree_sandbox::change::{Capturer, Snapshot, bundle};
-use worktree_sandbox::git::{Blob, Git, Repository};
+use worktree_sandbox::git::{Blob, Git, Place, Repository};
 use worktree_sandbox::model::change::TurnRecord;
 use worktree_sandbox::model::event::{AttemptFinished, AttemptStarted, Event, EventKind, Subject};
 use worktree_sandbox::model::plan::{AgentTask, Argv, Contract, Plan};
@@ -146,7 +146,7 @@ impl Bench {
             environment: &environment,
             place,
             fork: fork.clone(),
-            branch: Some(RefName::agent_branch(&run_id(), &plan.agents[0].name)),
+            stand: Place::NewBranch(RefName::agent_branch(&run_id(), &plan.agents[0].name)),
             reason: "test".to_owned(),
         })
         .unwrap();

@@ -226,7 +226,10 @@ async fn every_kind_of_work_is_captured() {
         case("empty", ": > empty; mkdir nothing"),
         case("emptied", ": > crlf"),
         case("filled", "echo 1 > empty"),
-        case("odd names", "e=$(printf 'x\\377'); touch -- '-dash' '--all' ':(top)x' '*' 'a b' 'q\"q' 'tab\there' \"new\nline\" ünï 'back\\slash' \"$e\" '#x' '!x' ' lead' 'trail '"),
+        case(
+            "odd names",
+            "e=$(printf 'x\\377'); touch -- '-dash' '--all' ':(top)x' '*' 'a b' 'q\"q' 'tab\there' \"new\nline\" ünï 'back\\slash' \"$e\" '#x' '!x' ' lead' 'trail '",
+        ),
         case("odd names changed", "for f in -dash '*' \"new\nline\" ünï; do echo 1 >> \"./$f\"; done"),
         case("odd names renamed", "mv -- '-dash' '--'; mv ünï ĝis"),
         case("long name", "n=$(printf '%0250d' 0); mkdir $n; echo x > $n/$n"),
@@ -236,7 +239,10 @@ async fn every_kind_of_work_is_captured() {
         case("ignored no more", "echo > .gitignore"),
         case("stashed", "git add -A; git commit -qm all; echo stash >> src/a.txt; git stash -q; echo kept > kept"),
         case("branched", "git checkout -q -b other; echo o > other; git add other; git commit -qm other"),
-        case("rebased", "git checkout -q -b third HEAD~1; echo 3 > three; git add three; git commit -qm 3; git rebase -q other"),
+        case(
+            "rebased",
+            "git checkout -q -b third HEAD~1; echo 3 > three; git add three; git commit -qm 3; git rebase -q other",
+        ),
         case("detached", "git checkout -q --detach; echo det > det; git add det; git commit -qm det"),
         case("orphan", "git checkout -q --orphan lone; git rm -rqf --cached .; echo lone > lone"),
         case("reset", "git reset -q --hard other || git checkout -qf other; rm -f lone"),
@@ -254,7 +260,10 @@ async fn every_kind_of_work_is_captured() {
     assert_eq!(of("ignored, forced").not_captured.ignored, paths(&["ignored/"]));
     assert!(!of("stashed").kept_tips.is_empty(), "a stash is kept");
     let renamed = &of("renamed").change_set;
-    assert_eq!((renamed.renamed_paths[0].from.to_string(), renamed.renamed_paths[0].to.to_string()), ("src/b.txt".into(), "src/c.txt".into()));
+    assert_eq!(
+        (renamed.renamed_paths[0].from.to_string(), renamed.renamed_paths[0].to.to_string()),
+        ("src/b.txt".into(), "src/c.txt".into())
+    );
     assert_eq!(renamed.changed_paths, paths(&["src/b.txt", "src/c.txt"]));
     for seen in &seen {
         assert_eq!(seen.record.not_captured.refused, Vec::<String>::new(), "{}", seen.name);

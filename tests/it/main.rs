@@ -1,10 +1,18 @@
 //! The integration tests, in one binary.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
+mod bad_input;
 mod bench;
 mod capture;
+mod crash;
+mod docs;
+mod flow;
+mod going;
+mod landing;
 mod private_git;
 mod source_rules;
+mod stop;
 mod users;
+mod verbs;
 mod verify;
 mod world;

@@ -43,12 +43,12 @@ const STARTS_PROCESSES: [&str; 2] = ["sandbox/src/launch.rs", "src/git/command.r
 const STREAMS: [&str; 3] = ["src/change/inside.rs", "src/cli/printer.rs", "src/cli/settings.rs"];
 
 /// The checkout.
-pub fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Every file of the checkout that is not built or git's, with its path from the root.
-pub fn files() -> BTreeMap<String, PathBuf> {
+pub(crate) fn files() -> BTreeMap<String, PathBuf> {
     fn walk(folder: &Path, found: &mut BTreeMap<String, PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -70,7 +70,7 @@ pub fn files() -> BTreeMap<String, PathBuf> {
 
 /// Every source file below these folders.
 fn sources(folders: &[&str]) -> BTreeMap<String, String> {
-    let rust = files().into_iter().filter(|(name, _)| name.ends_with(".rs"));
+    let rust = files().into_iter().filter(|(name, _)| Path::new(name).extension().is_some_and(|kind| kind == "rs"));
     let wanted = rust.filter(|(name, _)| folders.iter().any(|folder| name.starts_with(folder)));
     let read: BTreeMap<String, String> = wanted.map(|(name, path)| (name, fs::read_to_string(path).unwrap())).collect();
     assert!(!read.is_empty(), "no sources below {folders:?}");
@@ -228,7 +228,7 @@ fn rooms_named(name: &str, code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for start in ["crate::", "worktree_sandbox::"] {
         for (at, _) in text.match_indices(start) {
-            if !is_word(text[..at].chars().next_back()) && !text[..at].ends_with("$") {
+            if !is_word(text[..at].chars().next_back()) && !text[..at].ends_with('$') {
                 found.extend(heads(&text[at + start.len()..]));
             }
         }
@@ -264,7 +264,7 @@ fn heads(path: &str) -> Vec<String> {
 
 #[test]
 fn the_reader_of_sources_sees_code_and_nothing_else() {
-    let text = r####"
+    let text = r##"
 use crate::{model::{A, git::B}, store}; // crate::cli
 /* crate::run /* nested */ crate::run */
 let a = "crate::cli \" // "; let b = r#"crate::" cli"#; let c = '"'; let d: &'static str = b"crate::cli";
@@ -274,7 +274,7 @@ mod tests { use crate::cli; fn y() { if true { } } }
 #[cfg(test)]
 mod more;
 fn z() { crate :: board :: b() }
-"####;
+"##;
     let code = without_tests(&code(text));
     assert_eq!(code.lines().count(), text.lines().count() - 2, "{code}");
     let named: Vec<String> = rooms_named("src/agent/x.rs", &code).into_iter().collect();
@@ -359,7 +359,7 @@ fn unsafe_code_stays_in_the_isolation_crate() {
 
 #[test]
 fn every_test_file_is_part_of_its_suite() {
-    for suite in ["tests/it", "sandbox/tests/real"] {
+    for suite in ["tests/it", "tests/bench", "sandbox/tests/real"] {
         let main = code(&fs::read_to_string(root().join(suite).join("main.rs")).unwrap());
         for entry in fs::read_dir(root().join(suite)).unwrap() {
             let path = entry.unwrap().path();

@@ -36,7 +36,6 @@ pub(crate) struct World {
 }
 
 /// How a program ended, and what it wrote.
-#[must_use]
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,

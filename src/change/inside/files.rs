@@ -166,7 +166,9 @@ impl Capture<'_> {
                 let command = self.command(access, subcommand).work_tree(&top).folder(top);
                 command.env("GIT_INDEX_FILE", self.request.capture.join("index-apart"))
             };
-            drop(fs::remove_file(self.request.capture.join("index-apart")));
+            for left_over in ["index-apart", "index-apart.lock"] {
+                drop(fs::remove_file(self.request.capture.join(left_over)));
+            }
             let add = within(Access::Write, "add").config("core.safecrlf", "false");
             let added = add.args(["--all", "--ignore-errors", "--", "."]).run()?;
             refused.extend(complaints(&added).into_iter().map(|line| format!("in `{shown}`: {line}")));

@@ -57,7 +57,9 @@ impl Capture<'_> {
         history.head = head;
         let mut tips = self.not_yet_held(commits, true)?;
         if tips.len() > TIPS_MAX {
-            history.remarks.push(format!("{} commits of the agent's own are not kept: too many", tips.len() - TIPS_MAX));
+            history
+                .remarks
+                .push(format!("{} commits of the agent's own are not kept: too many", tips.len() - TIPS_MAX));
             tips.truncate(TIPS_MAX);
         }
         history.tips = tips;
@@ -255,7 +257,8 @@ mod tests {
         assert_eq!(head("ref: refs/heads/packed\n").as_deref(), Some(ID));
         assert_eq!(head("ref: refs/heads/both\n"), Some(other));
         assert_eq!(head(&format!("{ID}\n")).as_deref(), Some(ID));
-        for none in ["ref: refs/heads/unborn", "ref: refs/heads/link", "ref: refs/../HEAD", "ref: HEAD", "garbage", ""] {
+        for none in ["ref: refs/heads/unborn", "ref: refs/heads/link", "ref: refs/../HEAD", "ref: HEAD", "garbage", ""]
+        {
             assert_eq!(head(none), None, "{none}");
         }
     }

@@ -129,7 +129,8 @@ mod tests {
     fn damage_is_not_an_index() {
         let whole = [b"DIRC\0\0\0\x02\0\0\0\x01".to_vec(), entry(1, 1, "a", false)].concat();
         assert!(parse(&whole, 20).is_some());
-        for bad in [&b""[..], b"DIRC", b"XIRC\0\0\0\x02\0\0\0\0", b"DIRC\0\0\0\x04\0\0\0\0", &whole[..whole.len() - 8]] {
+        for bad in [&b""[..], b"DIRC", b"XIRC\0\0\0\x02\0\0\0\0", b"DIRC\0\0\0\x04\0\0\0\0", &whole[..whole.len() - 8]]
+        {
             assert!(parse(bad, 20).is_none(), "{}", bad.escape_ascii());
         }
     }

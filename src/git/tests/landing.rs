@@ -10,7 +10,7 @@ use super::super::testing::{File, Fixture, each_git, file, script, somebody};
 use super::super::*;
 use crate::model::{CommitId, RefName, RepoPath};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// A checkout at one commit, and another to land in it.
 struct Landing {

@@ -1,1 +1,6 @@
+//! Tests of merging and landing, on real repositories.
 
+mod forks;
+mod landing;
+mod merging;
+mod world;

@@ -1,0 +1,223 @@
+//! `doctor`: whether a run would start here, and what each answer rests on. Outside a repository only the machine is looked
+//! at. Changes nothing but what it makes for itself in the temporary folder, and takes away again.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
+use sandbox::{Host, Launcher};
+
+use super::canary;
+use super::error::{Error, ErrorKind};
+use super::exit::Exit;
+use super::printer::Printer;
+use super::settings::Settings;
+use crate::git::{self, Git, Head, Repository, Version, load_user_attributes};
+use crate::report::doctor::{Check, DoctorData, LayerCheck};
+use crate::report::{Envelope, text};
+use crate::store::layout::{RootSources, worktrees_root};
+use crate::store::{Format, StateDir, env, format};
+use crate::workspace::{HostEnvironment, Surroundings, require_fit};
+
+/// Less free space than this is told of.
+const SPACE_LOW: u64 = 1 << 30;
+
+pub(super) fn doctor(settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime
+        .map_err(|error| Error::new(ErrorKind::Environment, "cannot start what watches a box").because(error))?;
+    let mut checks = Vec::new();
+    let git = git_check(&mut checks);
+    let environment = HostEnvironment::of_this_process();
+    let root = environment.as_ref().and_then(|environment| worktrees(environment, &mut checks));
+    let (kernel, layers) = if let Some(environment) = &environment {
+        runtime.block_on(boxes(environment, &mut checks))
+    } else {
+        checks.push(Check::failed("home", "HOME does not name a folder", "set it to your home directory"));
+        (None, Vec::new())
+    };
+    if let Some(git) = git {
+        repository(&git, environment.as_ref(), root.as_deref(), settings, &mut checks);
+    }
+    let data = DoctorData::of(rustix::process::geteuid().as_raw(), kernel, checks, layers);
+    let exit = if data.fit { Exit::Complete } else { Exit::Unfit };
+    printer.answer(&data.render(settings.look));
+    printer.json(&Envelope::answer("doctor", None, data, printer.warnings()));
+    Ok(exit)
+}
+
+fn git_check(checks: &mut Vec<Check>) -> Option<Git> {
+    let git = match Git::find(None) {
+        Ok(git) => git,
+        Err(error) => {
+            let fix = format!("install git {} or newer, or name it in {}", Version::NEEDED, env::SANDBOX_GIT);
+            checks.push(Check::failed("git", error.to_string(), fix));
+            return None;
+        }
+    };
+    let found = format!("git {} at {}", git.version(), git.program().display());
+    checks.push(if git.is_recommended() {
+        Check::ok("git", found)
+    } else {
+        let attributes =
+            if git.has_attr_source() { "" } else { "; merge attributes are kept apart in a scratch folder" };
+        Check::warning("git", format!("{found}{attributes}"), format!("git {} is recommended", Version::RECOMMENDED))
+    });
+    Some(git)
+}
+
+/// The folder for worktrees, where it can be told.
+fn worktrees(environment: &HostEnvironment, checks: &mut Vec<Check>) -> Option<PathBuf> {
+    let own = |name: &str| environment.variable(name).map(std::ffi::OsStr::to_owned);
+    let root = worktrees_root(&RootSources {
+        setting: None,
+        sandbox_worktrees: own(env::SANDBOX_WORKTREES),
+        xdg_state_home: own(env::XDG_STATE_HOME),
+        home: own(env::HOME),
+    });
+    let root = match root {
+        Ok(root) => root,
+        Err(error) => {
+            checks.push(Check::failed("worktrees", error.to_string(), format!("set {}", env::SANDBOX_WORKTREES)));
+            return None;
+        }
+    };
+    let fix = format!("name another folder in {}", env::SANDBOX_WORKTREES);
+    checks.push(place_check("worktrees", &root, fix));
+    Some(root)
+}
+
+/// Whether files can be made at `path`, which need not exist yet, and how much room there is.
+fn place_check(name: &'static str, path: &Path, fix: String) -> Check {
+    let existing = path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
+    if accessat(CWD, existing, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_err() {
+        return Check::failed(name, format!("`{}` cannot be written", existing.display()), fix);
+    }
+    match statvfs(existing) {
+        Ok(space) => {
+            let free = space.f_bavail.saturating_mul(space.f_frsize);
+            let found = format!("{}, {} MiB free", path.display(), free >> 20);
+            if free < SPACE_LOW {
+                Check::warning(name, found, "free some space, or use another disk")
+            } else {
+                Check::ok(name, found)
+            }
+        }
+        Err(error) => Check::warning(name, format!("{}, free space unknown: {error}", path.display()), fix),
+    }
+}
+
+/// A real box, and the canary in another.
+async fn boxes(environment: &HostEnvironment, checks: &mut Vec<Check>) -> (Option<String>, Vec<LayerCheck>) {
+    let host = Host::probe(&Launcher::new(&environment.program)).await;
+    let kernel = Some(host.kernel.to_string());
+    if let Some(obstacle) = &host.obstacle {
+        checks.push(Check::failed("sandbox", obstacle.cause(), obstacle.fix()));
+        return (kernel, Vec::new());
+    }
+    match canary::probe(&host, &environment.home, &environment.program).await {
+        Ok(layers) => {
+            checks.push(Check::ok(
+                "sandbox",
+                "an empty box starts and ends; user, mount, pid, ipc, uts, cgroup and network namespaces",
+            ));
+            (kernel, layers)
+        }
+        Err(why) => {
+            let fix = "look at the security settings of this machine; SANDBOX_LOG=debug tells more";
+            checks.push(Check::failed("sandbox", why, fix));
+            (kernel, Vec::new())
+        }
+    }
+}
+
+fn repository(
+    git: &Git,
+    environment: Option<&HostEnvironment>,
+    root: Option<&Path>,
+    settings: &Settings,
+    checks: &mut Vec<Check>,
+) {
+    let repository = match Repository::discover(git, &settings.dir) {
+        Ok(repository) => repository,
+        Err(git::Error::NotARepository { path }) => {
+            let path = std::path::absolute(&path).unwrap_or(path);
+            let found = format!("`{}` is in none: only the machine was looked at", path.display());
+            return checks.push(Check::ok("repository", found));
+        }
+        Err(error) => return checks.push(failure("repository", error)),
+    };
+    checks.push(Check::ok("repository", facts(&repository)));
+    checks.push(head(&repository));
+    checks.push(place_check("state", repository.common_dir(), "make it writable for you".to_owned()));
+    checks.push(format_check(&StateDir::in_common_dir(repository.common_dir())));
+    if let (Some(environment), Some(root)) = (environment, root) {
+        let fit = Surroundings::load(&repository, root).and_then(|around| require_fit(&around, environment));
+        checks.push(match fit {
+            Ok(()) => Check::ok("place", "repository, home and worktrees can be kept apart"),
+            Err(error) => failure("place", error),
+        });
+    }
+    checks.push(attributes(&repository));
+}
+
+/// What a room says of it, with the hints that the command line adds.
+fn failure(name: &'static str, error: impl Into<Error>) -> Check {
+    let failure = error.into().failure();
+    let found = std::iter::once(failure.message).chain(failure.causes).collect::<Vec<_>>().join(": ");
+    Check { name, state: crate::report::doctor::CheckState::Failed, found, fix: failure.hints.into_iter().next() }
+}
+
+fn facts(repository: &Repository) -> String {
+    let top = repository.top_level().unwrap_or(repository.common_dir());
+    let marks = [
+        ("bare", repository.is_bare()),
+        ("a linked worktree", repository.is_linked()),
+        ("shallow", repository.is_shallow()),
+        ("sparse", repository.is_sparse()),
+        ("a partial clone", repository.is_partial_clone()),
+        ("names that differ only in case are one", repository.ignores_case()),
+    ];
+    let marks = marks.iter().filter_map(|(mark, is)| is.then_some(*mark));
+    std::iter::once(top.display().to_string()).chain(marks.map(str::to_owned)).collect::<Vec<_>>().join(", ")
+}
+
+fn head(repository: &Repository) -> Check {
+    let head = match repository.load_head() {
+        Ok(head) => head,
+        Err(error) => return failure("commit", error),
+    };
+    let on = match &head {
+        Head::Branch { name, .. } => format!("on {}", name.short()),
+        Head::Detached(_) => "detached: a plan must name its target".to_owned(),
+    };
+    match head.require_commit() {
+        Ok(commit) => Check::ok("commit", format!("{} {on}", commit.short())),
+        Err(error) => failure("commit", error),
+    }
+}
+
+fn format_check(state: &StateDir) -> Check {
+    match format::load(state) {
+        Ok(Format::Absent) => Check::ok("format", "no run yet"),
+        Ok(Format::Current) => Check::ok("format", format!("{}", format::VERSION)),
+        Ok(Format::Newer(found)) => {
+            let found = format!("{found}, and this version knows up to {}", format::VERSION);
+            Check::failed("format", found, "use the newer version of this program")
+        }
+        Err(error) => failure("format", error),
+    }
+}
+
+/// Merge attributes of the user's own, which apply to every merge.
+fn attributes(repository: &Repository) -> Check {
+    match load_user_attributes(repository) {
+        Ok(lines) if lines.is_empty() => {
+            Check::ok("attributes", "no merge attributes but those in the repository's tree")
+        }
+        Ok(lines) => {
+            let found = format!("your own merge attributes apply to every merge: {}", text::list(&lines, 5));
+            Check::warning("attributes", found, "see `info/attributes` and `core.attributesFile` if that is not meant")
+        }
+        Err(error) => failure("attributes", error),
+    }
+}

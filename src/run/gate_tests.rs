@@ -1,0 +1,260 @@
+//! The gate opens on one state only; each test takes away one thing.
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::model::card::{Card, CardKind, CardState};
+use crate::model::change::GitProgressState;
+use crate::model::event::{
+    AgentBrief, AttemptFinished, CandidateAdvanced, Currency, Event, EventKind, Identity, Invocation, MergePreviewed,
+    RunStarted, Subject, VerifyFinished,
+};
+use crate::model::{AgentName, CommitId, RefName, RunId, TreeId, VerifyStatus};
+
+fn commit(digit: char) -> CommitId {
+    digit.to_string().repeat(40).parse().unwrap()
+}
+
+fn tree(digit: char) -> TreeId {
+    digit.to_string().repeat(40).parse().unwrap()
+}
+
+fn name() -> AgentName {
+    "parser".parse().unwrap()
+}
+
+/// What one test varies. The default is a complete run.
+struct Story {
+    outcome: Option<AttemptOutcome>,
+    preview: Option<PreviewResult>,
+    card: bool,
+    verifier: bool,
+    verdict: Option<Verdict>,
+    verified_tree: char,
+}
+
+impl Default for Story {
+    fn default() -> Self {
+        Self {
+            outcome: Some(AttemptOutcome::Completed),
+            preview: Some(PreviewResult::Clean),
+            card: false,
+            verifier: true,
+            verdict: Some(Verdict::Pass),
+            verified_tree: 'c',
+        }
+    }
+}
+
+impl Story {
+    fn state(&self) -> RunState {
+        let run: RunId = "login-1".parse().unwrap();
+        let mut state = RunState::new(run.clone());
+        let mut seq = 0;
+        let mut tell = |subject: Subject, kind: EventKind| {
+            seq += 1;
+            state.apply(&Event { v: 1, seq, timestamp: Timestamp::UNIX_EPOCH, run_id: run.clone(), subject, kind });
+        };
+        tell(Subject::run(), EventKind::RunStarted(Box::new(self.started())));
+        if let Some(outcome) = self.outcome {
+            tell(Subject::attempt(&name(), 1), EventKind::AttemptFinished(finished(outcome)));
+        }
+        if self.card {
+            tell(Subject::agent(&name()), EventKind::CardOpened(Box::new(card())));
+        }
+        if let Some(result) = self.preview {
+            tell(Subject::agent(&name()), EventKind::MergePreviewed(previewed(result)));
+            tell(Subject::agent(&name()), EventKind::CandidateAdvanced(advanced()));
+        }
+        if let Some(verdict) = self.verdict {
+            tell(Subject::run(), EventKind::VerifyFinished(verified(verdict, tree(self.verified_tree))));
+        }
+        state
+    }
+
+    fn started(&self) -> RunStarted {
+        let brief = AgentBrief { name: name(), title: None, after: Vec::new(), attempts: 1 };
+        RunStarted {
+            version: "0".to_owned(),
+            invocation: Invocation { pid: 1, start_ticks: 1, boot_id: String::new() },
+            target: Some("refs/heads/main".parse().unwrap()),
+            base: commit('a'),
+            base_tree: tree('a'),
+            jobs: 1,
+            land: false,
+            agents: vec![brief],
+            verify_command: self.verifier.then(|| vec!["true".to_owned()]),
+            identity: Identity::default(),
+            git_version: "2.47.3".to_owned(),
+            isolation: Vec::new(),
+            baseline: baseline(),
+        }
+    }
+
+    fn codes(&self, facts: &Facts) -> (Vec<BlockKind>, u8) {
+        let decision = decide(&self.state(), facts);
+        assert_eq!(decision.open, decision.blocks.is_empty());
+        assert!(decision.blocks.iter().all(|block| !block.message.is_empty() && !block.next.is_empty()));
+        (decision.blocks.iter().map(|block| block.kind).collect(), exit_code(&decision))
+    }
+}
+
+fn baseline() -> GitProgressState {
+    GitProgressState {
+        enabled: true,
+        available: true,
+        repo_root: None,
+        branch: None,
+        head: None,
+        upstream: None,
+        baseline_dirty_paths: Vec::new(),
+        baseline_untracked_paths: Vec::new(),
+        baseline_ignored_count: 0,
+        baseline_hashes: std::collections::BTreeMap::new(),
+        session_id: "login-1".parse().unwrap(),
+        session_ref: None,
+        checkpoints: Vec::new(),
+        last_change_set: None,
+    }
+}
+
+fn finished(outcome: AttemptOutcome) -> AttemptFinished {
+    AttemptFinished {
+        outcome,
+        reason: "so it ended".to_owned(),
+        end: None,
+        leftover_processes: 0,
+        duration_ms: 0,
+        snapshot: Some(commit('b')),
+        tree: Some(tree('b')),
+        changed_since_fork: 1,
+        outside_since_fork: Vec::new(),
+        hints: Vec::new(),
+    }
+}
+
+fn card() -> Card {
+    Card {
+        id: "c1".parse().unwrap(),
+        kind: CardKind::Conflict,
+        state: CardState::NeedsHuman,
+        agents: vec![name()],
+        paths: Vec::new(),
+        summary: "it conflicts".to_owned(),
+        sides: None,
+        stages: Vec::new(),
+        messages: Vec::new(),
+        fingerprint: String::new(),
+        options: Vec::new(),
+        resolution: None,
+    }
+}
+
+fn previewed(result: PreviewResult) -> MergePreviewed {
+    MergePreviewed {
+        onto: commit('a'),
+        contribution: Some(commit('b')),
+        snapshot: commit('b'),
+        currency: Currency::Current,
+        result,
+        cards: Vec::new(),
+        blocked_by: vec!["other".parse().unwrap()],
+        observation_key: String::new(),
+    }
+}
+
+fn advanced() -> CandidateAdvanced {
+    CandidateAdvanced {
+        reference: RefName::integration(&"login-1".parse().unwrap()),
+        onto: commit('a'),
+        from: commit('a'),
+        to: commit('c'),
+        tree: tree('c'),
+        contribution: Some(commit('b')),
+    }
+}
+
+fn verified(verdict: Verdict, tree: TreeId) -> VerifyFinished {
+    VerifyFinished {
+        commit: commit('c'),
+        tree,
+        command: vec!["true".to_owned()],
+        receipt: String::new(),
+        status: VerifyStatus::Success,
+        verdict,
+        error: None,
+        reused: false,
+        duration_ms: 0,
+        log: None,
+    }
+}
+
+#[test]
+fn a_complete_run_opens_it() {
+    assert_eq!(Story::default().codes(&Facts::default()), (vec![], 0));
+    let inherited = Story { verdict: Some(Verdict::PassWithInherited), ..Story::default() };
+    assert_eq!(inherited.codes(&Facts::default()), (vec![], 0));
+}
+
+#[test]
+fn only_a_completed_agent_opens_it() {
+    for outcome in AttemptOutcome::ALL {
+        let story = Story { outcome: Some(outcome), ..Story::default() };
+        let expected = if outcome == AttemptOutcome::Completed { vec![] } else { vec![BlockKind::AgentIncomplete] };
+        let code = u8::from(!expected.is_empty());
+        assert_eq!(story.codes(&Facts::default()), (expected, code), "{outcome}");
+    }
+    let running = Story { outcome: None, ..Story::default() };
+    assert_eq!(running.codes(&Facts::default()), (vec![BlockKind::AgentIncomplete], 1));
+}
+
+#[test]
+fn work_that_is_not_merged_shuts_it() {
+    let never = Story { preview: None, verdict: None, ..Story::default() };
+    assert_eq!(never.codes(&Facts::default()), (vec![BlockKind::NotMerged], 1));
+    let blocked = Story { preview: Some(PreviewResult::Blocked), ..Story::default() };
+    assert_eq!(blocked.codes(&Facts::default()), (vec![BlockKind::NotMerged], 1));
+}
+
+#[test]
+fn an_open_card_shuts_it() {
+    for result in [PreviewResult::Conflict, PreviewResult::Held, PreviewResult::Error] {
+        let story = Story { card: true, preview: Some(result), ..Story::default() };
+        assert_eq!(story.codes(&Facts::default()), (vec![BlockKind::OpenCard], 5), "{result:?}");
+    }
+}
+
+#[test]
+fn only_a_pass_of_exactly_this_tree_opens_it() {
+    for (story, kind, code) in [
+        (Story { verifier: false, verdict: None, ..Story::default() }, BlockKind::NoVerifier, 1),
+        (Story { verdict: None, ..Story::default() }, BlockKind::NoVerdict, 6),
+        (Story { verdict: Some(Verdict::None), ..Story::default() }, BlockKind::NoVerdict, 6),
+        (Story { verdict: Some(Verdict::Fail), ..Story::default() }, BlockKind::VerifierFailed, 6),
+        (Story { verdict: Some(Verdict::Blocked), ..Story::default() }, BlockKind::VerifierFailed, 6),
+        (Story { verified_tree: 'd', ..Story::default() }, BlockKind::VerifierStale, 6),
+    ] {
+        assert_eq!(story.codes(&Facts::default()), (vec![kind], code));
+    }
+}
+
+#[test]
+fn a_file_of_the_users_that_changed_shuts_it() {
+    let facts = Facts { user_files_changed: vec!["a".into()], ..Facts::default() };
+    assert_eq!(Story::default().codes(&facts), (vec![BlockKind::UserFileChanged], 1));
+}
+
+#[test]
+fn an_early_end_shuts_it() {
+    let facts = Facts { ended_early: Some("the run was stopped".to_owned()), ..Facts::default() };
+    assert_eq!(Story::default().codes(&facts), (vec![BlockKind::Interrupted], 1));
+}
+
+#[test]
+fn the_worst_decides_the_exit_code() {
+    let story =
+        Story { card: true, outcome: Some(AttemptOutcome::Failed), verdict: Some(Verdict::Fail), ..Story::default() };
+    assert_eq!(story.codes(&Facts::default()).1, 6);
+    let story = Story { card: true, outcome: Some(AttemptOutcome::Failed), ..Story::default() };
+    assert_eq!(story.codes(&Facts::default()).1, 5);
+}
