@@ -128,7 +128,17 @@ impl Checkout {
         }
         let output = self
             .command(Access::Write, "merge")
-            .args(["--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-stat", "--no-verify-signatures", "-q"])
+            // With `--squash` among them git would update the files and leave the branch.
+            .config(format!("branch.{}.mergeOptions", target.short()), "")
+            .args([
+                "--ff-only",
+                "--no-squash",
+                "--no-overwrite-ignore",
+                "--no-autostash",
+                "--no-stat",
+                "--no-verify-signatures",
+                "-q",
+            ])
             .arg(new.as_str())
             .timeout(timeout)
             .run()?;

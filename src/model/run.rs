@@ -377,6 +377,11 @@ impl AgentState {
         self.attempts.iter().rev().find_map(|attempt| attempt.started.as_ref()).map(|started| &started.fork_point)
     }
 
+    /// Whether an attempt has begun in this worktree, and so its setup has ended well.
+    pub fn has_begun_in(&self, worktree: &std::path::Path) -> bool {
+        self.attempts.iter().filter_map(|attempt| attempt.started.as_ref()).any(|started| started.worktree == worktree)
+    }
+
     /// The newest bundle of what was done in this very worktree: a retry that begins afresh has one of its own.
     pub fn last_turn_in(&self, worktree: &std::path::Path) -> Option<&(TurnId, TurnFinished)> {
         let here =

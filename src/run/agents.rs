@@ -101,7 +101,8 @@ pub(super) struct Seat {
     pub(super) fork: Snapshot,
     pub(super) latest: Snapshot,
     pub(super) branch_at: CommitId,
-    pub(super) is_new: bool,
+    /// Whether `setup` has not ended well in it yet.
+    pub(super) needs_setup: bool,
 }
 
 impl Crew {
@@ -152,7 +153,10 @@ impl Crew {
             let end = self.attempt(task, &contract, &seat, attempt, before).await?;
             seat.latest = end.latest;
             seat.branch_at = end.branch_at;
-            seat.is_new = false;
+            let state = self.recorder.state();
+            let begun =
+                state.agent(&task.name).is_some_and(|agent| agent.has_begun_in(seat.workspace.place.worktree()));
+            seat.needs_setup = !begun;
             before = Some(end.outcome);
             let again = end.outcome.is_worth_another_attempt() && !self.signals.stop.is_cancelled();
             if !again {
@@ -175,7 +179,7 @@ impl Crew {
         attempt: u32,
         before: Option<AttemptOutcome>,
     ) -> Result<AttemptEnd, Error> {
-        let setup = if seat.is_new { self.plan.workspace.setup.as_ref() } else { None };
+        let setup = if seat.needs_setup { self.plan.workspace.setup.as_ref() } else { None };
         self.stage(&task.name, Stage::Execute, async {
             let assignment = Assignment {
                 run: self.recorder.run(),
@@ -270,7 +274,7 @@ impl Crew {
         atomic::write_json(&workspace_file(run, &task.name, generation), &workspace.to_record())?;
         let tree = self.site.repository.load_commit(&fork)?.tree;
         let snapshot = Snapshot { commit: fork.clone(), tree };
-        Ok(Seat { workspace, latest: snapshot.clone(), fork: snapshot, branch_at: fork, is_new: true })
+        Ok(Seat { workspace, latest: snapshot.clone(), fork: snapshot, branch_at: fork, needs_setup: true })
     }
 
     /// The commit an agent's worktree is made from, or the agents that keep it from having one.

@@ -189,7 +189,8 @@ impl Reopened {
             Some((_, turn)) => Snapshot { commit: turn.snapshot.clone(), tree: turn.tree.clone() },
             None => fork.clone(),
         };
-        Ok(Some(Seat { workspace, fork, latest, branch_at, is_new: false }))
+        let needs_setup = !known.has_begun_in(workspace.place.worktree());
+        Ok(Some(Seat { workspace, fork, latest, branch_at, needs_setup }))
     }
 
     /// A new worktree made from the present candidate. The old one stays where it is, and its snapshots stay pinned.

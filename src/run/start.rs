@@ -27,6 +27,7 @@ pub(super) struct Origin {
 
 /// Finds out what a run of `plan` would start from. Creates nothing.
 pub(super) fn origin(site: &Site, plan: &Plan) -> Result<Origin, Error> {
+    site.repository.require_top_level()?;
     let head = site.load_head()?;
     let target = match &plan.target {
         Some(branch) => Some(RefName::branch(branch).map_err(|_| Error::NoTarget { branch: branch.clone() })?),

@@ -77,7 +77,7 @@ pub(crate) async fn boxes(scene: &Scene, rounds: usize, table: &mut Table) {
         killed.push(begun.elapsed());
     }
     unmake(scene, &workspace, &task.name);
-    let (bare, whole) = (median(bare), median(whole));
+    let (plain, whole) = (median(bare), median(whole));
     table.times(
         "start of a box, over fork and exec",
         None,

@@ -1,11 +1,13 @@
 //! The executor killed at any instant: nothing is lost, nothing is left running, and the run can be gone on with.
 
 use std::fs;
+use std::path::PathBuf;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::flow::plan;
-use crate::going::{assert_none_left, until};
+use crate::going::{Going, assert_none_left, processes_with, until};
 use crate::world::World;
 
 /// A plan whose agents do something that takes no time.
@@ -196,4 +198,224 @@ fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
         let death = Death { call, nth, git_goes_on };
         assert!(die_and_go_on(death, &expected), "{death:?} never came");
     }
+}
+
+/// Kills a run while something of it is at work in a box, which tells so by a file in a worktree.
+#[track_caller]
+fn kill_at(world: &World, text: &str, file: &str, marker: &str) {
+    let before = world.picture();
+    let going = Going::start(world, &["run", &plan(world, text), "--json"]);
+    until(file, || worktree_file(world, file).exists().then_some(()));
+    assert!(!processes_with(marker).is_empty(), "it is at work");
+    going.signal(Signal::SIGKILL);
+    drop(going.wait_dead());
+    assert_none_left(marker);
+    assert_eq!(world.picture(), before);
+    let now = status(world);
+    assert_eq!(now["state"], "interrupted", "{now:#}");
+    for row in now["agents"].as_array().unwrap() {
+        assert_ne!(row["state"], "running", "{row:#}");
+    }
+}
+
+fn worktree_file(world: &World, file: &str) -> PathBuf {
+    let key = fs::read_dir(world.worktrees()).ok().and_then(|mut keys| keys.next()).and_then(Result::ok);
+    key.map_or_else(|| world.worktrees(), |key| key.path()).join(file)
+}
+
+/// Two turns are done, the third is cut short; its children are in sessions of their own.
+const LONG: &str = r#"
+[run]
+name = "long"
+[verify]
+command = ["test", "-f", "docs/new"]
+[agents.one]
+owns = ["docs/**"]
+turns = [
+    ["sh", "-ec", "echo first > docs/new"],
+    ["sh", "-ec", "test $SANDBOX_ATTEMPT = 1 || exit 0; echo live >> docs/new; sandbox turn half; trap '' TERM; echo partial >> docs/new; git add -A; setsid sleep 86501 & echo untracked > docs/untracked; sleep 86501; sleep 86501"],
+]
+"#;
+
+#[test]
+fn killed_in_the_middle_of_a_turn_nothing_is_lost() {
+    let world = World::new();
+    kill_at(&world, LONG, "long-1--one/docs/untracked", "sleep 86501");
+    // The turns before are there, the one that the agent ended itself included.
+    for (turn, words) in [("1.1", "+first"), ("1.2", "+live")] {
+        let patch = world.sandbox(&["inspect", "one", "--turn", turn, "--patch"]).expect(0).stdout;
+        assert!(patch.contains(words), "{turn}: {patch}");
+    }
+    assert_eq!(fs::read_to_string(worktree_file(&world, "long-1--one/docs/new")).unwrap(), "first\nlive\npartial\n");
+    // What has no verdict does not land.
+    let before = world.picture();
+    world.sandbox(&["land"]).expect(1);
+    assert_eq!(world.picture(), before);
+    // The next attempt begins with exactly what was left, and that is kept before anything runs.
+    world.sandbox(&["retry", "one"]).expect(0);
+    let kept = world.git(&["show", "refs/sandbox/long-1/one/2.0:docs/new"]);
+    assert_eq!(kept, "first\nlive\npartial");
+    assert_eq!(world.git(&["show", "refs/sandbox/long-1/one/2.0:docs/untracked"]), "untracked");
+    let patch = world.sandbox(&["inspect", "one", "--turn", "2.0", "--patch"]).expect(0).stdout;
+    assert!(patch.contains("+partial") && patch.contains("+untracked"), "{patch}");
+}
+
+#[test]
+fn cleaning_up_after_a_death_keeps_what_was_not_captured() {
+    let world = World::new();
+    kill_at(&world, &LONG.replace("86501", "86502"), "long-1--one/docs/untracked", "sleep 86502");
+    // Not named, it stays where it is.
+    let kept = world.sandbox(&["clean"]).expect(0);
+    assert!(kept.stdout.contains("not complete"), "{kept:?}");
+    assert!(worktree_file(&world, "long-1--one").exists());
+    let cleaned = world.sandbox(&["clean", "long-1"]).expect(0);
+    assert!(cleaned.stdout.contains("kept as turn 1.3"), "{cleaned:?}");
+    assert!(!worktree_file(&world, "long-1--one").exists());
+    assert_eq!(world.git(&["worktree", "list"]).lines().count(), 1);
+    let patch = world.sandbox(&["inspect", "one", "--turn", "1.3", "--patch"]).expect(0).stdout;
+    assert!(patch.contains("+partial") && patch.contains("+untracked"), "{patch}");
+    assert_eq!(world.git(&["show", "sandbox/long-1/one:docs/new"]), "first\nlive\npartial");
+    // And it outlives git's own cleaning up.
+    world.git(&["reflog", "expire", "--expire=now", "--all"]);
+    world.git(&["gc", "-q", "--prune=now"]);
+    world.git(&["worktree", "prune"]);
+    assert_eq!(world.git(&["show", "refs/sandbox/long-1/one/1.3:docs/untracked"]), "untracked");
+    // Gone on with it cannot be in the same worktree, which is said.
+    let ran = world.sandbox(&["retry", "one"]).expect(2);
+    assert!(ran.stderr.contains("--fresh"), "{ran:?}");
+    world.sandbox(&["retry", "one", "--fresh"]).expect(0);
+    world.sandbox(&["land"]).expect(0);
+    assert_eq!(world.read("docs/new"), "first\n");
+}
+
+#[test]
+fn killed_during_setup_or_the_verifier() {
+    let world = World::new();
+    let text = r#"
+[run]
+name = "long"
+[workspace]
+setup = ["sh", "-ec", "touch begun; setsid sleep 86503 & sleep 86503"]
+[verify]
+command = ["true"]
+[agents.one]
+owns = ["docs/**"]
+run = ["touch", "docs/new"]
+"#;
+    kill_at(&world, text, "long-1--one/begun", "sleep 86503");
+    let world = World::new();
+    let text = r#"
+[run]
+name = "long"
+[verify]
+command = ["sh", "-ec", "touch begun; setsid sleep 86504 & sleep 86504"]
+[agents.one]
+owns = ["docs/**"]
+run = ["touch", "docs/new"]
+"#;
+    kill_at(&world, text, "long-1--verify/begun", "sleep 86504");
+    let before = world.picture();
+    assert_eq!(status(&world)["agents"][0]["state"], "completed");
+    // A verdict that was never given is none.
+    assert_eq!(status(&world)["verifier"], Value::Null);
+    assert_eq!(world.picture(), before);
+}
+
+#[test]
+fn a_run_after_a_death_has_the_next_number_and_the_old_one_stays() {
+    let world = World::new();
+    kill_at(&world, &LONG.replace("86501", "86505"), "long-1--one/docs/untracked", "sleep 86505");
+    let text = LONG.replace("test $SANDBOX_ATTEMPT = 1 || exit 0; ", "exit 0; ");
+    world.sandbox(&["run", &plan(&world, &text), "--land"]).expect(0);
+    let told = world.sandbox(&["status", "--json"]).expect(0).json();
+    assert_eq!((&told["run"], &told["data"]["state"]), (&"long-2".into(), &"landed".into()));
+    assert_eq!(fs::read_to_string(worktree_file(&world, "long-1--one/docs/new")).unwrap(), "first\nlive\npartial\n");
+    let patch = world.sandbox(&["inspect", "one", "--run", "long-1", "--turn", "1.2", "--patch"]).expect(0).stdout;
+    assert!(patch.contains("+live"), "{patch}");
+}
+
+#[test]
+fn two_runs_at_once_on_one_repository() {
+    let world = World::new();
+    let one = world.home().join("one.toml");
+    let two = world.home().join("two.toml");
+    fs::write(&one, QUICK.replace("quick", "left")).unwrap();
+    fs::write(&two, QUICK.replace("quick", "right").replace("docs/a", "docs/c").replace("docs/b", "docs/d")).unwrap();
+    let before = world.picture();
+    let runs = [&one, &two, &one].map(|path| Going::start(&world, &["run", path.to_str().unwrap(), "--json"]));
+    let mut ids: Vec<String> = Vec::new();
+    for run in runs {
+        let events = run.wait().expect(0).json_lines();
+        ids.push(events[0]["runId"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(world.picture(), before);
+    let mut numbers: Vec<&str> = ids.iter().map(|id| id.rsplit('-').next().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, ["1", "2", "3"], "{ids:?}");
+    // Each lands, the second on top of the first.
+    world.sandbox(&["land", &ids[0]]).expect(0);
+    world.sandbox(&["land", &ids[1]]).expect(0);
+    assert_eq!((world.read("docs/b"), world.read("docs/d")), ("a\nb\n".to_owned(), "a\nb\n".to_owned()));
+    assert_eq!(world.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_journal_whose_last_line_is_torn_is_gone_on_with() {
+    let world = World::new();
+    world.sandbox(&["run", &plan(&world, QUICK)]).expect(0);
+    let journal = world.store().join("runs/quick-1/journal.jsonl");
+    let whole = fs::read(&journal).unwrap();
+    // Cut in the middle of its last line, and in the middle of its last but one.
+    let last_line = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    for cut in [whole.len() - 1, last_line + 10, last_line - 5] {
+        fs::write(&journal, &whole[..cut]).unwrap();
+        let seen = world.sandbox(&["status", "--json"]).expect(0);
+        assert_eq!(fs::read(&journal).unwrap(), &whole[..cut], "looking repairs nothing");
+        assert_ne!(seen.json()["data"]["state"], "running");
+        world.sandbox(&["merge"]).expect(0);
+        for line in fs::read_to_string(&journal).unwrap().lines() {
+            serde_json::from_str::<Value>(line).unwrap();
+        }
+    }
+    // Damage in the middle is told, and not written over.
+    let mut damaged = whole.clone();
+    damaged[200] = b'\n';
+    fs::write(&journal, &damaged).unwrap();
+    let ran = world.sandbox(&["merge"]).expect(8);
+    assert!(ran.stderr.contains("journal.jsonl"), "{ran:?}");
+    assert_eq!(fs::read(&journal).unwrap(), damaged);
+}
+
+#[test]
+fn state_of_a_newer_version_is_read_and_never_written() {
+    let world = World::new();
+    world.sandbox(&["run", &plan(&world, QUICK)]).expect(0);
+    let format = world.store().join("FORMAT");
+    assert!(format.exists());
+    fs::write(&format, "9999\n").unwrap();
+    let files = |world: &World| {
+        let listed = world.command("find").args([".git/sandbox", "-type", "f", "-printf", "%p %s %T@\n"]).output();
+        let mut lines: Vec<String> =
+            String::from_utf8(listed.unwrap().stdout).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let (before, refs) = (files(&world), world.git(&["for-each-ref"]));
+    let path = plan(&world, QUICK);
+    for verb in [
+        &["run", &path][..],
+        &["merge"],
+        &["verify"],
+        &["land"],
+        &["retry", "a"],
+        &["clean", "quick-1"],
+        &["exec", "--name", "x", "--", "true"],
+    ] {
+        let ran = world.sandbox(verb);
+        assert_eq!(ran.code, Some(8), "{verb:?} {ran:?}");
+        assert!(ran.stderr.contains("9999"), "{verb:?} {ran:?}");
+    }
+    let seen = world.sandbox(&["status"]).expect(0);
+    assert!(seen.stderr.contains("9999"), "{seen:?}");
+    assert_eq!((files(&world), world.git(&["for-each-ref"])), (before, refs));
 }
