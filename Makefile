@@ -4,7 +4,7 @@ PREFIX ?= $(HOME)/.local
 CARGO  ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check bench install fmt lint doc real-trees
+.PHONY: help build demo test sweep check bench install fmt lint doc real-trees
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -17,6 +17,9 @@ demo: build ## see a whole run on a small repository
 
 test: ## run every test, as the user you are (and, for root, once more as another)
 	$(CARGO) test --workspace $(TEST_ARGS)
+
+sweep: ## the tests that take minutes, which `make test` leaves out
+	$(CARGO) test --workspace -- --ignored
 
 fmt: ## format the code
 	$(CARGO) fmt --all

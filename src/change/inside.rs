@@ -175,14 +175,16 @@ impl Capture<'_> {
         } else {
             (history::History::default(), self.strange_ids())
         };
-        let is_new = files.tree != self.request.previous_tree || !history.tips.is_empty();
-        let commit = if is_new { Some(self.commit(&files.tree, &history.tips)?) } else { None };
+        let mut tips = self.not_yet_held(files.apart, false)?;
+        tips.extend(history.tips);
+        let is_new = files.tree != self.request.previous_tree || !tips.is_empty();
+        let commit = if is_new { Some(self.snapshot(&files.tree, &tips)?) } else { None };
         let mut refused = files.refused;
         refused.extend(history.remarks);
         Ok(Report {
             commit,
             tree: files.tree,
-            tips: history.tips,
+            tips,
             left_out,
             agent_head: history.head,
             history_rewritten: history.rewritten,
@@ -191,17 +193,22 @@ impl Capture<'_> {
         })
     }
 
-    fn commit(&self, tree: &TreeId, tips: &[CommitId]) -> Result<CommitId> {
+    fn snapshot(&self, tree: &TreeId, tips: &[CommitId]) -> Result<CommitId> {
+        let parents: Vec<&CommitId> = std::iter::once(&self.request.previous).chain(tips).collect();
+        self.commit(tree, &parents, &self.request.message)
+    }
+
+    /// A commit by the program, dated as the run.
+    fn commit(&self, tree: &TreeId, parents: &[&CommitId], message: &str) -> Result<CommitId> {
         let date = format!("@{} +0000", self.request.date);
-        let access = Access::Write;
-        let command = if tips.is_empty() {
-            self.command(access, "commit-tree")
+        let command = if self.request.keep_history && parents.len() > 1 {
+            self.with_their_objects(Access::Write, "commit-tree")
         } else {
-            self.with_their_objects(access, "commit-tree")
+            self.command(Access::Write, "commit-tree")
         };
-        let mut command = command.args([tree.as_str(), "-p", self.request.previous.as_str()]);
-        for tip in tips {
-            command = command.args(["-p", tip.as_str()]);
+        let mut command = command.arg(tree.as_str());
+        for parent in parents {
+            command = command.args(["-p", parent.as_str()]);
         }
         for who in ["AUTHOR", "COMMITTER"] {
             command = command
@@ -209,7 +216,7 @@ impl Capture<'_> {
                 .env(format!("GIT_{who}_EMAIL"), "sandbox@localhost")
                 .env(format!("GIT_{who}_DATE"), &date);
         }
-        let output = command.input(Input::Bytes(self.request.message.clone().into_bytes())).success()?;
+        let output = command.input(Input::Bytes(message.as_bytes().to_vec())).success()?;
         Ok(CommitId::from(one_id(&output)?))
     }
 
@@ -217,7 +224,7 @@ impl Capture<'_> {
     fn pack(&self, commit: &CommitId, with_history: bool) -> std::result::Result<(), Failure> {
         let mut excluded: Vec<String> =
             self.request.known.iter().chain([&self.request.previous]).map(ToString::to_string).collect();
-        let command = if with_history {
+        let command = if with_history && self.request.keep_history {
             // What the agent merged may be the repository's own.
             excluded.extend(self.still_there(self.known())?);
             self.with_their_objects(Access::Read, "pack-objects")

@@ -37,7 +37,7 @@ fn glimpse(args: &[OsString]) -> Glimpse {
 }
 
 /// The words one can begin with. A test compares them with what clap knows.
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 19] = [
     "run",
     "exec",
     "status",
@@ -54,6 +54,7 @@ const VERBS: [&str; 18] = [
     "doctor",
     "init",
     "plan",
+    "turn",
     "completions",
     "man",
 ];

@@ -128,7 +128,7 @@ fn verifier_block(state: &RunState) -> Option<GateBlock> {
     }
     let finished = &verification.finished;
     let why = finished.error.as_deref().unwrap_or("see its output");
-    let look = format!("`sandbox logs --verify {run}`, then `sandbox retry <agent>` and `sandbox merge {run}`");
+    let look = format!("`sandbox logs verify --run {run}`, then `sandbox retry <agent>` and `sandbox merge {run}`");
     match finished.verdict {
         Verdict::Pass | Verdict::PassWithInherited => None,
         Verdict::Fail => Some(block(BlockKind::VerifierFailed, format!("the verifier failed: {why}"), look)),

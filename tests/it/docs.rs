@@ -397,3 +397,55 @@ fn explained(data: &serde_json::Value, known: &BTreeMap<String, bool>, what: &st
         assert!(*may_be_absent || found.contains(key.as_str()), "{what} has no `{key}`, as docs/json.md has it");
     }
 }
+
+/// A message or a document that names a command names one that there is, with options that it has.
+#[test]
+fn every_command_that_is_named_exists() {
+    let mut cli = Cli::command();
+    cli.build();
+    let mut seen = 0;
+    for (name, path) in files() {
+        let is_text = Path::new(&name).extension().is_some_and(|kind| kind == "rs" || kind == "md");
+        if !is_text || name.starts_with("sandbox/") || name.starts_with("tests/") {
+            continue;
+        }
+        for (command, place) in commands_in(&fs::read_to_string(path).unwrap()) {
+            check_named(&cli, &command, &format!("{name}:{place}"));
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "only {seen} commands were found");
+}
+
+/// What stands in backticks and begins with the program's name, and the lines of shell blocks that do; with the line.
+fn commands_in(text: &str) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let spans = line.split('`').skip(1).step_by(2).filter(|span| span.starts_with("sandbox "));
+        found.extend(spans.map(|span| (span.to_owned(), at + 1)));
+        if line.starts_with("sandbox ") {
+            found.push((line.split(" # ").next().unwrap_or(line).to_owned(), at + 1));
+        }
+    }
+    found
+}
+
+fn check_named(cli: &Command, command: &str, place: &str) {
+    let command = command.split(['|', '>']).next().unwrap_or(command);
+    let words = command.split(" -- ").next().unwrap_or(command).split_whitespace().skip(1);
+    let (mut at, mut arguments_began) = (cli, false);
+    for word in words {
+        if let Some(option) = word.strip_prefix("--") {
+            let option = option.split('=').next().unwrap_or(option);
+            let known = at.get_arguments().any(|argument| argument.get_long() == Some(option)) || option == "help";
+            assert!(known, "{place}: `{command}` has an option that there is not: --{option}");
+        } else if let Some(inner) = at.find_subcommand(word) {
+            at = inner;
+        } else {
+            let takes_one = at.get_positionals().next().is_some() || arguments_began;
+            let placeholder = word.starts_with(['<', '{', '[', '-']);
+            assert!(takes_one || placeholder || at.get_name() == "help", "{place}: `{command}`: what is `{word}`?");
+            arguments_began = true;
+        }
+    }
+}

@@ -11,6 +11,7 @@ mod going;
 mod invariants;
 mod landing;
 mod retry;
+mod private_git;
 mod source_rules;
 mod stop;
 mod users;

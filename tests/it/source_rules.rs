@@ -359,7 +359,7 @@ fn unsafe_code_stays_in_the_isolation_crate() {
 
 #[test]
 fn every_test_file_is_part_of_its_suite() {
-    for suite in ["tests/it", "sandbox/tests/real"] {
+    for suite in ["tests/it", "tests/bench", "sandbox/tests/real"] {
         let main = code(&fs::read_to_string(root().join(suite).join("main.rs")).unwrap());
         for entry in fs::read_dir(root().join(suite)).unwrap() {
             let path = entry.unwrap().path();
@@ -372,13 +372,25 @@ fn every_test_file_is_part_of_its_suite() {
 
 #[test]
 fn nothing_is_left_half_done() {
-    let marks = [concat!("to", "do!"), concat!("unimpl", "emented!"), concat!("#[ig", "nore")];
+    let marks = [concat!("to", "do!"), concat!("unimpl", "emented!")];
     for (name, text) in sources(&["src/", "sandbox/", "tests/"]) {
         let code = code(&text);
         for mark in marks {
             assert!(!code.contains(mark), "{name} contains `{mark}`");
         }
     }
+}
+
+/// A test may be left out of the everyday run for one reason, and `make sweep` runs it.
+#[test]
+fn no_test_is_left_out_for_good() {
+    let (mark, reason) = (concat!("#[ig", "nore"), concat!("#[ig", "nore = \"takes minutes\"]"));
+    for (name, text) in sources(&["src/", "sandbox/", "tests/"]) {
+        let (left_out, for_that_reason) = (code(&text).matches(mark).count(), text.matches(reason).count());
+        assert_eq!(left_out, for_that_reason, "{name} leaves out a test");
+    }
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
+    assert!(makefile.contains("\nsweep:") && makefile.contains("-- --ignored"), "`make sweep` runs what is left out");
 }
 
 /// Places of one machine, which mean nothing on another.

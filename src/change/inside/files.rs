@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::index::{GITLINK, Index};
 use super::{Capture, Result, one_id, records};
 use crate::git::{Access, Input, Output};
-use crate::model::{RepoPath, TreeId};
+use crate::model::{CommitId, RepoPath, TreeId};
 
 /// The largest index of an agent that is read, in bytes.
 const INDEX_MAX: u64 = 1 << 30;
@@ -24,10 +24,15 @@ const IGNORED_MAX: usize = 100_000;
 /// How many things that could not be captured are named.
 const REFUSED_MAX: usize = 200;
 
+/// How many repositories inside the worktree have their files kept.
+const NESTED_MAX: usize = 50;
+
 /// What lay on the disk.
 pub(super) struct Files {
     /// The tree.
     pub(super) tree: TreeId,
+    /// Commits of the files of repositories inside the worktree: the tree has only the name of a commit for each.
+    pub(super) apart: Vec<CommitId>,
     /// Ignored paths, folders once and ending in `/`.
     pub(super) ignored: Vec<RepoPath>,
     /// What is not in the tree though it is not ignored, a line each.
@@ -44,10 +49,17 @@ impl Capture<'_> {
         let tracked: HashSet<&[u8]> = staged.iter().map(|entry| entry.path.as_slice()).collect();
         refused.extend(self.add_what_the_agent_forced(&tracked, &gitlinks)?);
         let ignored = self.ignored()?;
-        refused.extend(self.leave_out_special(&tracked, &gitlinks, &ignored)?);
+        let oddities = {
+            let ignored: HashSet<&[u8]> = ignored.iter().map(RepoPath::as_bytes).collect();
+            oddities(&self.request.worktree, |path| {
+                ignored.contains(path) || ignored.contains([path, b"/"].concat().as_slice())
+            })
+        };
+        refused.extend(self.leave_out_special(&tracked, oddities.special)?);
+        let apart = self.keep_apart(&oddities.repositories, &mut refused)?;
         refused.truncate(REFUSED_MAX);
         let tree = TreeId::from(one_id(&self.command(Access::Write, "write-tree").success()?)?);
-        Ok(Files { tree, ignored, refused })
+        Ok(Files { tree, apart, ignored, refused })
     }
 
     fn index(&self) -> PathBuf {
@@ -72,6 +84,14 @@ impl Capture<'_> {
             list.extend(format!("{:o} {} 0\t", entry.mode, entry.id).into_bytes());
             list.extend(&entry.path);
             list.push(0);
+        }
+        // A repository that is none any more is a folder whose files git would not look for.
+        for entry in index.entries.iter().filter(|entry| entry.mode == GITLINK) {
+            if is_mere_folder(&self.request.worktree.join(OsStr::from_bytes(&entry.path))) {
+                list.extend(format!("0 {} 0\t", entry.id).into_bytes());
+                list.extend(&entry.path);
+                list.push(0);
+            }
         }
         if list.is_empty() {
             return Ok(());
@@ -121,18 +141,12 @@ impl Capture<'_> {
         Ok(complaints(&output))
     }
 
-    /// Looks for what git passes over without a word: pipes, sockets, devices. Where a tracked file became one, the file is
-    /// gone.
+    /// Names what git passes over without a word: pipes, sockets, devices. Where a tracked file became one, the file is gone.
     fn leave_out_special(
         &self,
         tracked: &HashSet<&[u8]>,
-        gitlinks: &HashSet<&[u8]>,
-        ignored: &[RepoPath],
+        special: Vec<(Vec<u8>, &'static str)>,
     ) -> Result<Vec<String>> {
-        let ignored: HashSet<&[u8]> = ignored.iter().map(RepoPath::as_bytes).collect();
-        let special = special_files(&self.request.worktree, |path| {
-            gitlinks.contains(path) || ignored.contains(path) || ignored.contains([path, b"/"].concat().as_slice())
-        });
         let gone: Vec<&[u8]> =
             special.iter().map(|(path, _)| path.as_slice()).filter(|path| tracked.contains(path)).collect();
         if !gone.is_empty() {
@@ -140,6 +154,34 @@ impl Capture<'_> {
             update.input(Input::Bytes(listed_by_nul(gone))).success().map(drop)?;
         }
         Ok(special.into_iter().map(|(path, kind)| format!("`{}` is {kind}", RepoPath::new(path))).collect())
+    }
+
+    /// Makes a commit of the files of each repository inside the worktree, so that they are not lost.
+    fn keep_apart(&self, repositories: &[Vec<u8>], refused: &mut Vec<String>) -> Result<Vec<CommitId>> {
+        let mut kept = Vec::new();
+        for path in repositories.iter().take(NESTED_MAX) {
+            let shown = RepoPath::new(path.clone());
+            let within = |access, subcommand| {
+                let top = self.request.worktree.join(OsStr::from_bytes(path));
+                let command = self.command(access, subcommand).work_tree(&top).folder(top);
+                command.env("GIT_INDEX_FILE", self.request.capture.join("index-apart"))
+            };
+            for left_over in ["index-apart", "index-apart.lock"] {
+                drop(fs::remove_file(self.request.capture.join(left_over)));
+            }
+            let add = within(Access::Write, "add").config("core.safecrlf", "false");
+            let added = add.args(["--all", "--ignore-errors", "--", "."]).run()?;
+            refused.extend(complaints(&added).into_iter().map(|line| format!("in `{shown}`: {line}")));
+            let written = within(Access::Write, "write-tree").run()?;
+            let Some(tree) = written.line().ok().and_then(|line| line.parse::<TreeId>().ok()) else { continue };
+            let commit = self.commit(&tree, &[], &format!("files of the repository {shown}\n"))?;
+            refused.push(format!("`{shown}` is a repository of its own: its files are in commit {commit}"));
+            kept.push(commit);
+        }
+        if let Some(more) = repositories.len().checked_sub(NESTED_MAX + 1) {
+            refused.push(format!("{} more repositories have their files nowhere", more + 1));
+        }
+        Ok(kept)
     }
 
     fn ignored(&self) -> Result<Vec<RepoPath>> {
@@ -200,13 +242,35 @@ fn lies_in(root: &Path, path: &[u8]) -> bool {
     true
 }
 
-/// What is neither file nor folder nor link, with what it is instead. Folders that `skip` names are not gone into, nor any
-/// git directory. What cannot be looked into is git's to complain of.
-fn special_files(root: &Path, skip: impl Fn(&[u8]) -> bool) -> Vec<(Vec<u8>, &'static str)> {
-    let mut found = Vec::new();
+/// Whether there is a folder with something in it that is no repository.
+fn is_mere_folder(path: &Path) -> bool {
+    let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    is_folder
+        && path.join(".git").symlink_metadata().is_err()
+        && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// What a worktree holds beside files, folders and links.
+#[derive(Default)]
+struct Oddities {
+    /// Pipes and the like, with what they are.
+    special: Vec<(Vec<u8>, &'static str)>,
+    /// Repositories of their own.
+    repositories: Vec<Vec<u8>>,
+}
+
+/// Goes through all folders but those that `skip` names and those below a repository. What cannot be looked into is git's to
+/// complain of.
+fn oddities(root: &Path, skip: impl Fn(&[u8]) -> bool) -> Oddities {
+    let mut found = Oddities::default();
     let mut open: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(root.join(OsStr::from_bytes(&folder))).into_iter().flatten().flatten() {
+        let entries = || fs::read_dir(root.join(OsStr::from_bytes(&folder))).into_iter().flatten().flatten();
+        if !folder.is_empty() && entries().any(|entry| entry.file_name() == ".git") {
+            found.repositories.push(folder);
+            continue;
+        }
+        for entry in entries() {
             let Ok(kind) = entry.file_type() else { continue };
             let name = entry.file_name();
             let path =
@@ -217,11 +281,12 @@ fn special_files(root: &Path, skip: impl Fn(&[u8]) -> bool) -> Vec<(Vec<u8>, &'s
             if kind.is_dir() {
                 open.push(path);
             } else if let Some(what) = name_of(kind) {
-                found.push((path, what));
+                found.special.push((path, what));
             }
         }
     }
-    found.sort();
+    found.special.sort();
+    found.repositories.sort();
     found
 }
 

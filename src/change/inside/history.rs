@@ -55,7 +55,7 @@ impl Capture<'_> {
         let mut history = History::default();
         let (commits, head) = self.commits_among(&candidates, head.as_deref())?;
         history.head = head;
-        let mut tips = self.not_yet_held(commits)?;
+        let mut tips = self.not_yet_held(commits, true)?;
         if tips.len() > TIPS_MAX {
             history
                 .remarks
@@ -132,8 +132,9 @@ impl Capture<'_> {
         Ok((answers.into_iter().skip(skipped).flatten().collect(), head))
     }
 
-    /// Those of `commits` that neither the snapshot before nor another of them reaches.
-    fn not_yet_held(&self, commits: Vec<CommitId>) -> Result<Vec<CommitId>> {
+    /// Those of `commits` that neither the snapshot before nor another of them reaches. `theirs`: whether they are the
+    /// agent's.
+    pub(super) fn not_yet_held(&self, commits: Vec<CommitId>, theirs: bool) -> Result<Vec<CommitId>> {
         if commits.is_empty() {
             return Ok(commits);
         }
@@ -141,8 +142,12 @@ impl Capture<'_> {
         list.push('^');
         list.push_str(self.request.previous.as_str());
         list.push('\n');
-        let walked = self
-            .with_their_objects(Access::Read, "rev-list")
+        let walk = if theirs {
+            self.with_their_objects(Access::Read, "rev-list")
+        } else {
+            self.command(Access::Read, "rev-list")
+        };
+        let walked = walk
             .args(["--parents", "--stdin"])
             .input(Input::Bytes(list.into_bytes()))
             .run()?;
