@@ -29,7 +29,7 @@ lint: ## formatting and lints, warnings are errors
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 doc: ## build the code's documentation, broken links are errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --document-private-items
 
 real-trees: build ## try it on real source trees: small, over 1,000 files, over 10,000
 	scripts/real-trees

@@ -2,8 +2,9 @@
 //! under a contract of owned files, with a patch bundle per turn; merged with git's own conflict detection, judged by a
 //! parent verifier, and landed only when asked.
 //!
-//! The rooms, from the bottom up: [`model`], [`store`], [`git`], `plan`, `board`, `change`, `workspace`, `agent`, `verify`,
-//! `integrate`, `run`, `report`, `cli`. Imports go down only; a test checks. `docs/architecture.md` says what each is for.
+//! The rooms, from the bottom up: [`model`], [`store`], [`git`], [`plan`], [`board`], [`workspace`], [`change`], [`agent`],
+//! [`verify`], [`integrate`], [`run`], [`report`], [`cli`]. Imports go down only; a test checks. `docs/architecture.md`
+//! says what each is for.
 #![forbid(unsafe_code)]
 
 pub mod agent;

@@ -1,6 +1,6 @@
 //! From the agents' snapshots to a candidate, and from the candidate to the target.
 //!
-//! [`integrate`] begins the candidate anew at the target's tip and adds what may be merged, in plan order. [`land`] moves
+//! [`integrate`] begins the candidate anew at the target's tip and adds what may be merged, in plan order. [`land()`] moves
 //! the target to a candidate. [`fork_point`] makes the commit that an agent with prerequisites begins with.
 //!
 //! Promises:
@@ -13,7 +13,7 @@
 //! - **Same plan, same base, same snapshots: same candidate commit and same cards**, whatever order agents ended in.
 //! - **Previews and cards come first**: all of them are in the journal before the first merge is.
 //! - **What cannot be told is never clean.**
-//! - No file, index or setting of the user's is touched but by [`land`], and there only after looking, claiming, and with
+//! - No file, index or setting of the user's is touched but by [`land()`], and there only after looking, claiming, and with
 //!   a compare-and-swap.
 //!
 //! Everything here is synchronous.

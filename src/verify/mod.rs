@@ -1,6 +1,6 @@
 //! The parent verifier: the one who says whether a combined tree is good.
 //!
-//! [`judge`] takes a candidate and gives a [`Receipt`](crate::model::receipt::Receipt): by running the plan's command in a
+//! [`judge()`] takes a candidate and gives a [`Receipt`](crate::model::receipt::Receipt): by running the plan's command in a
 //! box of its own on a fresh worktree of exactly that candidate, or by finding the receipt of an earlier run that judged
 //! exactly the same.
 //!

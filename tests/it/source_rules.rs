@@ -304,6 +304,15 @@ fn imports_go_down() {
 }
 
 #[test]
+fn the_map_of_the_house_has_every_room_in_its_place() {
+    let map = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let rows = map.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let shown: Vec<&str> = rows.map(|(room, _)| room.trim_end_matches(".rs")).collect();
+    let wanted: Vec<&str> = ROOMS.into_iter().chain(["sandbox/"]).collect();
+    assert_eq!(shown, wanted, "the rooms of docs/architecture.md, from the top down");
+}
+
+#[test]
 fn the_isolation_crate_knows_nothing_of_agents() {
     let manifest = fs::read_to_string(root().join("sandbox/Cargo.toml")).unwrap();
     assert!(!manifest.contains("worktree-sandbox"), "the isolation crate depends on nothing of the house");
