@@ -1,6 +1,7 @@
 //! The integration tests, in one binary.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
+mod agent;
 mod bad_input;
 mod bench;
 mod capture;
