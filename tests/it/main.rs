@@ -9,6 +9,7 @@ mod crash;
 mod docs;
 mod flow;
 mod going;
+mod isolation;
 mod landing;
 mod private_git;
 mod source_rules;
