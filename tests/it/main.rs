@@ -1,6 +1,7 @@
 //! The integration tests, in one binary.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
+mod agent;
 mod bad_input;
 mod bench;
 mod capture;
@@ -9,6 +10,7 @@ mod docs;
 mod flow;
 mod going;
 mod invariants;
+mod isolation;
 mod landing;
 mod private_git;
 mod retry;
