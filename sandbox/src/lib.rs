@@ -78,7 +78,7 @@ pub use host::{Host, Kernel, Obstacle};
 pub use init::init_main_if_asked;
 pub use launch::Launcher;
 pub use nix::sys::signal::Signal;
-pub use plan::Enforcement;
+pub use plan::{Enforcement, id_inside};
 pub use policy::{Access, Expose, Limits, Nesting, Network, Policy, PrivateDir};
 pub use refusal::{Layer, Refusal};
 pub use sandbox::Sandbox;

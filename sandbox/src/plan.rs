@@ -122,8 +122,13 @@ fn refuse_host(host: &Host) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The id inside a box of a user or group `outer` outside, where that is the one that runs the box.
+pub fn id_inside(outer: u32) -> u32 {
+    if outer == 0 { STAND_IN } else { outer }
+}
+
 fn outer(host: &Host, network: bool) -> Vec<Step> {
-    let identity = |outer| Identity { outer, inner: if outer == 0 { STAND_IN } else { outer } };
+    let identity = |outer| Identity { outer, inner: id_inside(outer) };
     vec![Step::Unshare { network }, Step::Map { user: identity(host.uid), group: identity(host.gid) }]
 }
 

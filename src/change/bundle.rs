@@ -78,7 +78,7 @@ pub fn write(ledger: &Ledger<'_>, turn: &Turn<'_>) -> Result<TurnRecord, Error> 
     let tree = &turn.captured.snapshot.tree;
     let empty = tree == turn.previous;
     let changes = ledger.repository.load_changes(turn.previous, tree, Renames::Find)?;
-    let lines = if empty { Vec::new() } else { ledger.repository.load_line_counts(turn.previous, tree)? };
+    let lines = if empty { (0, 0) } else { ledger.repository.load_line_totals(turn.previous, tree)? };
     let exact = ledger.repository.load_changes(turn.previous, tree, Renames::Ignore)?;
     let since_fork = ledger.repository.load_changes(&ledger.fork.tree, tree, Renames::Ignore)?;
     let by = Authorship { turn: turn.id, actor: turn.actor, owner: ledger.agent, tool: turn.tool.clone() };
@@ -86,7 +86,7 @@ pub fn write(ledger: &Ledger<'_>, turn: &Turn<'_>) -> Result<TurnRecord, Error> 
         Actor::SubAgent => contract::outside(&exact, ledger.compiled),
         Actor::Main | Actor::Runtime => Vec::new(),
     };
-    let set = change_set(&by, &changes, &lines, outside);
+    let set = change_set(&by, &changes, lines, outside);
     let patch = if empty { None } else { Some(write_patch(ledger, turn, tree)?) };
     let record =
         record(ledger, turn, set, file_hashes(&changes, ledger.repository.object_format()), patch, &since_fork);

@@ -1,6 +1,6 @@
 //! From two trees to a change set: what people and programs are told of a change.
 
-use crate::git::{ChangeKind, LineCount, TreeChange};
+use crate::git::{ChangeKind, TreeChange};
 use crate::model::change::{Actor, DiffStat, FileHash, GitChangeSet, Rename};
 use crate::model::{AgentName, ObjectFormat, RepoPath, TurnId};
 
@@ -17,11 +17,11 @@ pub(super) struct Authorship<'a> {
     pub tool: Option<String>,
 }
 
-/// The change set of `changes`, in which renames have been looked for.
+/// The change set of `changes`, in which renames have been looked for, as in the numbers of lines.
 pub(super) fn change_set(
     by: &Authorship<'_>,
     changes: &[TreeChange],
-    lines: &[LineCount],
+    (insertions, deletions): (u64, u64),
     outside: Vec<RepoPath>,
 ) -> GitChangeSet {
     let mut set = GitChangeSet {
@@ -33,7 +33,7 @@ pub(super) fn change_set(
         added_paths: Vec::new(),
         deleted_paths: Vec::new(),
         renamed_paths: Vec::new(),
-        diff_stat: diff_stat(changes.len(), lines),
+        diff_stat: DiffStat { files: changes.len() as u64, insertions, deletions },
         name_status: changes.iter().map(name_status).collect(),
         outside_owned_scope: outside,
         verifier_command: None,
@@ -53,13 +53,6 @@ pub(super) fn change_set(
     set.changed_paths.sort();
     set.changed_paths.dedup();
     set
-}
-
-fn diff_stat(files: usize, lines: &[LineCount]) -> DiffStat {
-    let counted = lines.iter().filter_map(|line| line.lines);
-    let (insertions, deletions) =
-        counted.fold((0, 0), |(plus, minus), (added, removed)| (plus + added, minus + removed));
-    DiffStat { files: files as u64, insertions, deletions }
 }
 
 fn name_status(change: &TreeChange) -> String {

@@ -106,6 +106,31 @@ impl Repository {
         records.map(|bytes| record(bytes).ok_or_else(odd)).collect()
     }
 
+    /// Lines added and removed in all, with renames found, as people are told them: a file that only moved adds none.
+    pub fn load_line_totals(&self, old: &TreeId, new: &TreeId) -> Result<(u64, u64), Error> {
+        let found = self.diff_tree(old, new).config("diff.renameLimit", "7000");
+        let output = found.args(["-r", "--numstat", "-M50%", "-l7000", "--no-textconv"]).success()?;
+        let odd = || Error::unparsable(output.what(), "a record does not begin with two numbers");
+        let (mut added, mut removed) = (0, 0);
+        let mut records = output.stdout.split(|byte| *byte == 0);
+        while let Some(record) = records.next().filter(|record| !record.is_empty()) {
+            let fields: Vec<&[u8]> = record.splitn(3, |byte| *byte == b'\t').collect();
+            let &[plus, minus, path] = fields.as_slice() else { return Err(odd()) };
+            if path.is_empty() {
+                // A rename's two paths stand behind it, in records of their own.
+                records.next();
+                records.next();
+            }
+            if plus != b"-" {
+                let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
+                let (Some(plus), Some(minus)) = (number(plus), number(minus)) else { return Err(odd()) };
+                added += plus;
+                removed += minus;
+            }
+        }
+        Ok((added, removed))
+    }
+
     /// Git's one-line summary, such as `2 files changed, 3 insertions(+)`; empty if nothing differs.
     pub fn load_short_stat(&self, old: &TreeId, new: &TreeId) -> Result<String, Error> {
         let output = self.diff_tree(old, new).args(["--shortstat", "--no-renames", "--no-textconv"]).success()?;

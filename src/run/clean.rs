@@ -4,7 +4,8 @@
 //! coordinator died in the middle of a turn or because the user worked there, is pinned and bundled first. What cannot be
 //! captured stays, and is named.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -97,9 +98,15 @@ fn places(site: &Site) -> Result<Vec<(crate::store::Workplace, RunId, Option<Age
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(crate::store::Error::Io { op: "read", path: root.to_owned(), source }.into()),
     };
+    // Also those whose folder somebody took away and whose entry is there still. Not where the folder of all of them is
+    // away: then it is perhaps only not mounted.
+    let mut names: BTreeSet<OsString> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let listed = site.repository.load_worktrees()?;
+    let ours = listed.iter().skip(1).filter(|worktree| worktree.path.parent() == Some(root));
+    names.extend(ours.filter_map(|worktree| worktree.path.file_name()).map(OsStr::to_owned));
     let mut found = Vec::new();
-    for entry in entries.flatten() {
-        if let Some((run, occupant)) = Workplaces::occupant_of(&entry.file_name()) {
+    for name in names {
+        if let Some((run, occupant)) = Workplaces::occupant_of(&name) {
             let place = site.workplaces.place(&run, &occupant);
             let agent = match occupant {
                 Occupant::Agent { name, .. } => Some(name),
@@ -135,6 +142,9 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>) -> Result<Vec<It
             let task = agent.as_ref().and_then(|name| settings.plan.agent(name));
             let known = agent.as_ref().and_then(|name| state.agent(name));
             let kept = match (workspace, task, known) {
+                _ if item.worktree.symlink_metadata().is_err() => {
+                    Ok("its folder is gone; its turns are kept".to_owned())
+                }
                 (Some(workspace), Some(task), Some(known)) => {
                     Keeper { site, capturer: &capturer, recorder: &recorder, workspace, task, known }.keep().await
                 }

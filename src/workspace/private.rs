@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
-use crate::git::{Head, Repository};
+use crate::git::{Head, Repository, with_owner};
 use crate::model::{CommitId, ObjectFormat, RefName};
 
 /// Where things lie in the capture box.
@@ -94,7 +94,7 @@ pub(super) fn write_agent_directory(at: &Path, made_of: &Ingredients<'_>) -> Res
     file_at(&admin.join("HEAD"), own_head.as_bytes())?;
     file_at(&admin.join("commondir"), b"../..\n")?;
     file_at(&admin.join("gitdir"), &[made_of.worktree.join(".git").as_os_str().as_encoded_bytes(), b"\n"].concat())?;
-    copy_if_there(made_of.index, &admin.join("index"))?;
+    write_index(made_of, &admin.join("index"))?;
     write_sparse(made_of, &admin)
 }
 
@@ -117,7 +117,7 @@ pub(super) fn write_capture_directory(at: &Path, made_of: &Ingredients<'_>) -> R
     write_exclude(made_of, &at.join("info/exclude"))?;
     copy_if_there(&repository.common_dir().join("info/attributes"), &at.join("info/attributes"))?;
     copy_if_there(&repository.common_dir().join("shallow"), &at.join("shallow"))?;
-    copy_if_there(made_of.index, &at.join("index"))?;
+    write_index(made_of, &at.join("index"))?;
     write_sparse(made_of, at)?;
     let tips: BTreeSet<String> = repository
         .load_refs("refs/")?
@@ -331,6 +331,26 @@ fn write_exclude(made_of: &Ingredients<'_>, to: &Path) -> Result<(), Error> {
         }
     }
     file_at(to, &text)
+}
+
+/// Writes the index that the checkout left, with the owner that files have inside a box: else the first capture would read
+/// every file again.
+fn write_index(made_of: &Ingredients<'_>, to: &Path) -> Result<(), Error> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let inside = (sandbox::id_inside(user), sandbox::id_inside(group));
+    if inside == (user, group) {
+        return copy_if_there(made_of.index, to);
+    }
+    let bytes = match fs::read(made_of.index) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::io("read", made_of.index, error)),
+    };
+    let id_length = made_of.repository.object_format().hex_len() / 2;
+    match with_owner(bytes, id_length, inside.0, inside.1) {
+        Some(bytes) => file_at(to, &bytes),
+        None => copy_if_there(made_of.index, to),
+    }
 }
 
 fn copy_if_there(from: &Path, to: &Path) -> Result<(), Error> {

@@ -243,8 +243,13 @@ fn a_state_folder_that_cannot_be_written() {
     for arguments in [&["status"][..], &["inspect", "one", "--patch"], &["board"], &["runs"], &["logs", "one"]] {
         world.sandbox(arguments).expect(0);
     }
+    // Without its journal no step of it is taken.
+    let journal = store.join("runs/good-1/journal.jsonl");
+    let (told, refs) = (fs::read(&journal).unwrap(), world.git(&["for-each-ref"]));
+    fs::set_permissions(&journal, fs::Permissions::from_mode(0o444)).unwrap();
     let ran = world.sandbox(&["merge"]).expect(4);
     assert!(ran.stderr.contains("good-1"), "{ran:?}");
+    assert_eq!((fs::read(&journal).unwrap(), world.git(&["for-each-ref"])), (told, refs));
     for folder in [&store, &store.join("runs"), &store.join("runs/good-1")] {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     }

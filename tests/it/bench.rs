@@ -4,6 +4,7 @@
 //! can be compared with what was captured, turn by turn, within one attempt.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -129,7 +130,8 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn new(world: World) -> Self {
         let environment = world.environment();
-        let git = Git::find_in(None, world.variables()).unwrap();
+        let own_git = world.variables().get(OsStr::new(worktree_sandbox::git::PROGRAM_VARIABLE)).cloned();
+        let git = Git::find_in(own_git, world.variables()).unwrap();
         let repository = Repository::discover(&git, &world.repo).unwrap();
         let head = repository.load_head().unwrap();
         let fork = head.require_commit().unwrap().clone();

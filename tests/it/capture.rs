@@ -30,6 +30,7 @@ const HOSTILE: &str = r#"
     pager = false
     untrackedCache = true
     splitIndex = true
+    excludesFile = ~/ignored
 [diff]
     noprefix = true
     mnemonicPrefix = true
@@ -178,6 +179,7 @@ fn paths(names: &[&str]) -> Vec<RepoPath> {
 /// A world whose repository has an odd file of each kind, and whose user has odd settings.
 fn odd_world() -> World {
     let world = World::without_commits();
+    std::fs::write(world.home().join("ignored"), "*.swp\n").unwrap();
     world.write(".gitignore", "*.log\n/ignored/\n");
     world.write("README.md", "readme\n");
     world.write("src/a.txt", &crate::world::lines("a"));
@@ -235,6 +237,8 @@ async fn every_kind_of_work_is_captured() {
         without("ignored, forced", "git add -f a.log; git commit -qm forced a.log", &[b"ignored/y"]),
         without("ignored, forced, changed", "echo more >> a.log", &[b"ignored/y"]),
         case("ignored no more", "echo > .gitignore"),
+        without("ignored by the user everywhere", "echo x > a.swp", &[b"a.swp"]),
+        case("removed", "rm a.swp"),
         case("stashed", "git add -A; git commit -qm all; echo stash >> src/a.txt; git stash -q; echo kept > kept"),
         case("branched", "git checkout -q -b other; echo o > other; git add other; git commit -qm other"),
         case(

@@ -107,30 +107,37 @@ fn die_and_go_on(death: Death, expected: &str) -> bool {
     if !world.repo.join("docs/b").exists() {
         assert_eq!(world.picture(), before, "{death:?}");
     }
-    let Some(first) = fs::read_dir(world.store().join("runs")).ok().and_then(|mut runs| runs.next()) else {
-        // Killed before the run was there: nothing is left of it but perhaps the program's own folder.
-        world.sandbox(&["run", &plan(&world, QUICK), "--land"]).expect(0);
-        return true;
-    };
-    drop(first);
     let journal = world.store().join("runs/quick-1/journal.jsonl");
-    if !journal.exists() || fs::read(&journal).unwrap().is_empty() {
-        // Killed before its first event.
-        let ran = world.sandbox(&["status"]);
-        assert!(!ran.stdout.contains("running"), "{death:?} {ran:?}");
+    if fs::read(journal).unwrap_or_default().is_empty() {
+        go_on_without_a_beginning(&world, death);
+    } else {
+        go_on(&world, death, expected);
+    }
+    true
+}
+
+/// Killed before the run's first event: nothing is left of it that could be gone on with, and nothing in the way.
+#[track_caller]
+fn go_on_without_a_beginning(world: &World, death: Death) {
+    if world.store().join("runs/quick-1").exists() {
+        assert!(!world.sandbox(&["status"]).stdout.contains("running"), "{death:?}");
         for verb in ["merge", "verify", "land"] {
             let ran = world.sandbox(&[verb]);
             assert!(ran.code == Some(8) && ran.stderr.contains("quick-1"), "{death:?} {verb} {ran:?}");
         }
         world.sandbox(&["clean", "quick-1"]).expect(0);
-        world.sandbox(&["run", &plan(&world, QUICK), "--land"]).expect(0);
-        return true;
     }
-    let now = status(&world);
+    world.sandbox(&["run", &plan(world, QUICK), "--land"]).expect(0);
+}
+
+/// Goes on with a run by the ordinary verbs until it has landed.
+#[track_caller]
+fn go_on(world: &World, death: Death, expected: &str) {
+    let now = status(world);
     assert_eq!(now["state"], "interrupted", "{death:?} {now:#}");
     assert_none_left(&world.home().display().to_string());
     for agent in ["a", "b"] {
-        let now = status(&world);
+        let now = status(world);
         let row = now["agents"].as_array().unwrap().iter().find(|row| row["agent"] == agent).unwrap().clone();
         assert_ne!(row["state"], "running", "{death:?} {row:#}");
         if !["completed", "no_changes"].contains(&row["state"].as_str().unwrap()) {
@@ -140,9 +147,9 @@ fn die_and_go_on(death: Death, expected: &str) -> bool {
         }
     }
     let ran = world.sandbox(&["merge"]);
-    assert!(matches!(ran.code, Some(0)), "{death:?} merge {ran:?} {:#}", status(&world));
+    assert!(matches!(ran.code, Some(0)), "{death:?} merge {ran:?} {:#}", status(world));
     let ran = world.sandbox(&["land"]);
-    assert_eq!(ran.code, Some(0), "{death:?} land {ran:?} {:#}", status(&world));
+    assert_eq!(ran.code, Some(0), "{death:?} land {ran:?} {:#}", status(world));
     assert_eq!(world.git(&["rev-parse", "main^{tree}"]), expected, "{death:?}");
     assert_eq!(world.read("src/b.txt"), "my own change\n");
     assert_eq!(world.git(&["status", "--porcelain"]), " M src/b.txt", "{death:?}");
@@ -150,7 +157,6 @@ fn die_and_go_on(death: Death, expected: &str) -> bool {
     world.sandbox(&["clean", "quick-1"]).expect(0);
     let listed = world.git(&["worktree", "list"]);
     assert_eq!(listed.lines().count(), 1, "{death:?} {listed}");
-    true
 }
 
 /// Every git call of a run, one after the other. Takes minutes; the test after it takes the ones that matter most.

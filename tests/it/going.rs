@@ -17,7 +17,7 @@ use crate::world::{Ran, World};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program under way. Killed when dropped.
-pub struct Going {
+pub(crate) struct Going {
     child: Child,
     lines: Receiver<String>,
     errors: Option<std::thread::JoinHandle<String>>,
@@ -26,7 +26,7 @@ pub struct Going {
 
 impl Going {
     /// Starts `sandbox` with these arguments.
-    pub fn start(world: &World, arguments: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, arguments: &[&str]) -> Self {
         let mut command = world.sandbox_command(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
@@ -48,13 +48,13 @@ impl Going {
         Self { child, lines, errors: Some(errors), seen: Vec::new() }
     }
 
-    pub fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
     }
 
     /// Waits until an event comes that is looked for.
     #[track_caller]
-    pub fn wait_for(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait_for(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -74,25 +74,25 @@ impl Going {
         }
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
     /// Waits for a death, with whatever it had written.
     #[track_caller]
-    pub fn wait_dead(mut self) -> Vec<String> {
+    pub(crate) fn wait_dead(mut self) -> Vec<String> {
         until("the program is dead", || self.child.try_wait().unwrap());
         std::mem::take(&mut self.seen)
     }
 
     /// Waits for the end; what it wrote is all of it, also what was waited for.
     #[track_caller]
-    pub fn wait(mut self) -> Ran {
+    pub(crate) fn wait(mut self) -> Ran {
         let status = until("the program ends", || self.child.try_wait().unwrap());
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
             self.seen.push(line);
         }
-        let stdout = self.seen.iter().map(|line| format!("{line}\n")).collect();
+        let stdout = self.seen.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
         let stderr = self.errors.take().unwrap().join().unwrap();
         let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
         Ran { code, stdout, stderr }
@@ -108,7 +108,7 @@ impl Drop for Going {
 
 /// Asks again and again until there is an answer.
 #[track_caller]
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = ask() {
@@ -120,7 +120,7 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 /// The processes whose command line holds a marker.
-pub fn processes_with(marker: &str) -> Vec<String> {
+pub(crate) fn processes_with(marker: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let pid = entry.file_name().to_string_lossy().into_owned();
@@ -139,7 +139,7 @@ pub fn processes_with(marker: &str) -> Vec<String> {
 
 /// Asserts that no process with the marker is left, giving those that are dying a moment.
 #[track_caller]
-pub fn assert_none_left(marker: &str) {
+pub(crate) fn assert_none_left(marker: &str) {
     let end = Instant::now() + Duration::from_secs(2);
     loop {
         let left = processes_with(marker);

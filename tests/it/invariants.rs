@@ -133,7 +133,7 @@ fn i3_only_landing_touches_what_is_the_users() {
     let landed = world.sandbox(&["land"]);
     if landed.code == Some(0) {
         let mut after = world.picture();
-        assert_eq!(after.remove("docs/new").is_some(), true);
+        assert!(after.remove("docs/new").is_some());
         for key in
             ["src/a.txt", "notes", "src/b.txt", ".git/config", ".git/HEAD", ".git/logs/refs/stash", ".git/MERGE_HEAD"]
         {

@@ -187,8 +187,7 @@ fn the_users_settings_for_merging_change_nothing() {
         fs::write(&path, format!("#!/bin/sh\ntouch {}/hooked\nexit 1\n", world.home().display())).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let text = PLAN;
-    run(&world, &text);
+    run(&world, PLAN);
     world.write("src/a.txt", "mine\n");
     assert_refused(&world, "autostash", &["`src/a.txt`"]);
     assert_eq!(world.git(&["stash", "list"]), "");
@@ -257,7 +256,7 @@ fn without_being_asked_nothing_lands() {
     let world = ready();
     let text = PLAN;
     let before = world.picture();
-    run(&world, &text);
+    run(&world, text);
     for verb in [&["merge"][..], &["verify"], &["verify", "--fresh"], &["status"], &["clean"]] {
         world.sandbox(verb).expect(0);
         assert_eq!(world.picture(), before, "{verb:?}");

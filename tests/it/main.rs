@@ -1,6 +1,7 @@
 //! The integration tests, in one binary.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
+mod agent;
 mod bad_input;
 mod bench;
 mod capture;
@@ -9,9 +10,10 @@ mod docs;
 mod flow;
 mod going;
 mod invariants;
+mod isolation;
 mod landing;
-mod retry;
 mod private_git;
+mod retry;
 mod source_rules;
 mod stop;
 mod users;

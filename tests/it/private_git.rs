@@ -184,12 +184,7 @@ const UNFIT: [(&str, &str, &str, bool); 7] = [
         "",
         false,
     ),
-    (
-        "too large a file",
-        "head -c 3000000 /dev/urandom > large",
-        "larger than 1000000 bytes",
-        true,
-    ),
+    ("too large a file", "head -c 3000000 /dev/urandom > large", "larger than 1000000 bytes", true),
     (
         "too much history",
         "head -c 3000000 /dev/urandom > large; git add large; git commit -qm large; git rm -q large; git commit -qm small",
@@ -212,7 +207,8 @@ async fn what_is_unfit_is_refused_and_the_files_are_kept() {
         assert_eq!(bench.world.picture(), picture, "{name}");
         assert!(bench.worktree().join("work").is_file(), "{name}: the worktree is kept");
         bench.world.git(&["fsck", "--strict", "--no-dangling", "--connectivity-only"]);
-        let kept = bench.repository.load_ref(&RefName::snapshot(bench.run.id(), bench.agent(), TurnId::new(1, 1))).unwrap();
+        let kept =
+            bench.repository.load_ref(&RefName::snapshot(bench.run.id(), bench.agent(), TurnId::new(1, 1))).unwrap();
         let tip = bench.repository.load_ref(&branch).unwrap().unwrap();
         if in_files {
             assert_eq!((kept, &tip), (None, bench.fork.commit.object()), "{name}: nothing of it is named");

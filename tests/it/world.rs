@@ -32,6 +32,7 @@ pub(crate) struct World {
     pub(crate) bin: PathBuf,
     /// The repository.
     pub(crate) repo: PathBuf,
+    state: PathBuf,
     extra: BTreeMap<OsString, OsString>,
 }
 
@@ -92,14 +93,20 @@ impl World {
 
     /// A world whose repository has no commit yet.
     pub(crate) fn without_commits() -> Self {
-        let root = tempfile::Builder::new().prefix("sandbox-test-").tempdir().unwrap();
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// The same, somewhere in a folder.
+    pub(crate) fn below(folder: &Path) -> Self {
+        let root = tempfile::Builder::new().prefix("sandbox-test-").tempdir_in(folder).unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let base = root.path().canonicalize().unwrap();
         let (bin, repo) = (base.join("bin"), base.join("home/repo"));
-        for folder in [&bin, &repo, &base.join("state")] {
+        let state = base.join("state");
+        for folder in [&bin, &repo, &state] {
             fs::create_dir_all(folder).unwrap();
         }
-        let world = Self { root, bin, repo, extra: BTreeMap::new() };
+        let world = Self { root, bin, repo, state, extra: BTreeMap::new() };
         fs::write(
             world.home().join(".gitconfig"),
             "[user]\n\tname = Tester\n\temail = tester@example.org\n[init]\n\tdefaultBranch = main\n",
@@ -118,7 +125,13 @@ impl World {
     }
 
     pub(crate) fn state(&self) -> PathBuf {
-        self.base().join("state")
+        self.state.clone()
+    }
+
+    /// The same world with its state, and so its worktrees, elsewhere.
+    pub(crate) fn with_state(mut self, state: PathBuf) -> Self {
+        self.state = state;
+        self
     }
 
     /// Where worktrees lie.

@@ -147,10 +147,7 @@ impl Capture<'_> {
         } else {
             self.command(Access::Read, "rev-list")
         };
-        let walked = walk
-            .args(["--parents", "--stdin"])
-            .input(Input::Bytes(list.into_bytes()))
-            .run()?;
+        let walked = walk.args(["--parents", "--stdin"]).input(Input::Bytes(list.into_bytes())).run()?;
         let mut commits: BTreeMap<String, CommitId> =
             commits.into_iter().map(|commit| (commit.to_string(), commit)).collect();
         // A history with a hole in it is kept as it is, and refused by name when it is brought in.

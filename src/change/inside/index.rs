@@ -10,25 +10,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// One entry.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// When the file was last changed, and when it says that it was modified, in whole seconds.
-    changed: u32,
-    modified: u32,
-    /// Its kind and permissions.
-    pub(super) mode: u32,
-    /// Its object, in hexadecimal.
-    pub(super) id: String,
-    /// Its path.
-    pub(super) path: Vec<u8>,
-}
+use crate::git::{CachedEntry, parse_index};
 
 /// An index that was read.
 #[derive(Debug)]
 pub(super) struct Index {
     written: u32,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<CachedEntry>,
 }
 
 /// The mode of a repository inside the tree.
@@ -39,11 +27,11 @@ impl Index {
     pub(super) fn load(path: &Path, id_length: usize) -> Option<Self> {
         let bytes = fs::read(path).ok()?;
         let written = seconds(path.metadata().ok()?.mtime());
-        Some(Self { written, entries: parse(&bytes, id_length)? })
+        Some(Self { written, entries: parse_index(&bytes, id_length)? })
     }
 
     /// Entries whose files may have changed without git's noticing.
-    pub(super) fn doubtful(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn doubtful(&self) -> impl Iterator<Item = &CachedEntry> {
         self.entries.iter().filter(|entry| entry.changed >= self.written && entry.modified < self.written)
     }
 }
@@ -52,36 +40,6 @@ impl Index {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "git keeps the low 32 bits, and so do we")]
 fn seconds(time: i64) -> u32 {
     time as u32
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-/// Reads versions 2 and 3, the ones that our own checkouts have.
-fn parse(bytes: &[u8], id_length: usize) -> Option<Vec<Entry>> {
-    if bytes.get(..4)? != b"DIRC" || !matches!(number(bytes, 4)?, 2 | 3) {
-        return None;
-    }
-    let count = number(bytes, 8)?;
-    let mut entries = Vec::new();
-    let mut at = 12;
-    for _ in 0..count {
-        let flags_at = at + 40 + id_length;
-        let is_extended = bytes.get(flags_at)? & 0x40 != 0;
-        let path_at = flags_at + if is_extended { 4 } else { 2 };
-        let length = bytes.get(path_at..)?.iter().position(|byte| *byte == 0)?;
-        entries.push(Entry {
-            changed: number(bytes, at)?,
-            modified: number(bytes, at + 8)?,
-            mode: number(bytes, at + 24)?,
-            id: hex::encode(bytes.get(at + 40..flags_at)?),
-            path: bytes.get(path_at..path_at + length)?.to_vec(),
-        });
-        // One to eight NULs close an entry, so that its length is a multiple of eight.
-        at += (path_at - at + length + 8) / 8 * 8;
-    }
-    Some(entries)
 }
 
 #[cfg(test)]
@@ -117,21 +75,11 @@ mod tests {
             bytes.extend(entry(changed, modified, path, doubtful));
         }
         bytes.extend([0; 20]);
-        let index = Index { written: 100, entries: parse(&bytes, 20).unwrap() };
+        let index = Index { written: 100, entries: parse_index(&bytes, 20).unwrap() };
         let paths: Vec<_> = index.entries.iter().map(|entry| String::from_utf8_lossy(&entry.path)).collect();
         assert_eq!(paths, rows.map(|(path, ..)| path));
         let doubtful: Vec<_> = index.doubtful().map(|entry| String::from_utf8_lossy(&entry.path)).collect();
         let expected: Vec<_> = rows.iter().filter(|row| row.3).map(|row| row.0).collect();
         assert_eq!(doubtful, expected);
-    }
-
-    #[test]
-    fn damage_is_not_an_index() {
-        let whole = [b"DIRC\0\0\0\x02\0\0\0\x01".to_vec(), entry(1, 1, "a", false)].concat();
-        assert!(parse(&whole, 20).is_some());
-        for bad in [&b""[..], b"DIRC", b"XIRC\0\0\0\x02\0\0\0\0", b"DIRC\0\0\0\x04\0\0\0\0", &whole[..whole.len() - 8]]
-        {
-            assert!(parse(bad, 20).is_none(), "{}", bad.escape_ascii());
-        }
     }
 }
