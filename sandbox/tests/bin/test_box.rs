@@ -39,6 +39,7 @@ fn main() {
         ["write-on", path] => write_on(path),
         ["without-namespaces"] => without_namespaces(),
         ["probe"] => probe(),
+        ["probe-without", name] => probe_without(name),
         ["parent", root] => parent(root, "echo started; setsid /bin/sleep 1000 & exec /bin/sleep 1000"),
         ["parent", root, script] => parent(root, script),
         other => Err(format!("no such helper: {other:?}").into()),
@@ -193,7 +194,24 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 
 fn probe() -> Outcome {
     let host = runtime()?.block_on(sandbox::Host::probe(&sandbox::Launcher::default()));
-    Ok(format!("{:?}", host.obstacle))
+    Ok(format!("{:?} landlock {} seccomp {}", host.obstacle, host.landlock.is_some(), host.seccomp))
+}
+
+/// Goes where the kernel refuses one call, and probes from there.
+fn probe_without(name: &str) -> Outcome {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    let (call, errno) = match name {
+        "landlock" => (nix::libc::SYS_landlock_create_ruleset, nix::libc::ENOSYS),
+        "landlock-half" => (nix::libc::SYS_landlock_restrict_self, nix::libc::EPERM),
+        "seccomp" => (nix::libc::SYS_seccomp, nix::libc::ENOSYS),
+        other => return Err(format!("no such call: {other}").into()),
+    };
+    let (allow, deny) = (SeccompAction::Allow, SeccompAction::Errno(errno.unsigned_abs()));
+    let rules = [(call, Vec::new())].into_iter().collect();
+    let program: BpfProgram = SeccompFilter::new(rules, allow, deny, std::env::consts::ARCH.try_into()?)?.try_into()?;
+    seccompiler::apply_filter(&program)?;
+    let output = Command::new("/proc/self/exe").arg("probe").stderr(Stdio::inherit()).output()?;
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// The tightest policy, with this program at `/run/helper`.
