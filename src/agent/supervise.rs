@@ -177,13 +177,12 @@ impl Supervisor {
     /// Does what the state asks for: asks the command to end, then kills it.
     async fn carry_out(&mut self, boxed: &Sandbox) -> Result<(), Error> {
         match (self.cut, self.terminated_at) {
-            (None, _) => Ok(()),
             (Some(_), None) => {
                 self.terminated_at = Some(Instant::now());
                 boxed.terminate(sandbox::Signal::SIGTERM).await.map_err(Error::Box)
             }
             (Some(_), Some(at)) if !self.killed && at.elapsed() >= GRACE => self.kill(boxed).await,
-            (Some(_), Some(_)) => Ok(()),
+            (None, _) | (Some(_), Some(_)) => Ok(()),
         }
     }
 

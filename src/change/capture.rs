@@ -201,7 +201,7 @@ impl Capturer {
         read.map_err(|error| failed(workspace, error))?;
         let exit = child.wait().await.map_err(|error| failed(workspace, error))?;
         let complaint = String::from_utf8_lossy(&complaint).trim().to_owned();
-        verdict(report, exit.status, received, complaint).map_err(|fault| {
+        verdict(report, exit.status, received, &complaint).map_err(|fault| {
             let worktree = workspace.place.worktree().to_owned();
             match fault {
                 Fault::Failed(reason) => Error::Capture { worktree, reason },
@@ -231,10 +231,10 @@ impl Capturer {
         // Git may refuse the pack before its end, and then reads no further: that is no fault of the pipe.
         let copied = tokio::io::copy(&mut stdout, &mut sender).await;
         drop(sender);
-        let received = receiving.await.map_err(|error| failed(workspace, error))??;
-        match (copied, &received) {
+        let outcome = receiving.await.map_err(|error| failed(workspace, error))??;
+        match (copied, &outcome) {
             (Err(error), Received::Stored { .. }) => Err(fault(error)),
-            (Ok(_), _) | (Err(_), Received::Refused(_)) => Ok(received),
+            (Ok(_), _) | (Err(_), Received::Refused(_)) => Ok(outcome),
         }
     }
 
@@ -279,8 +279,8 @@ impl Capturer {
     }
 }
 
-fn failed(workspace: &Workspace, reason: impl ToString) -> Error {
-    Error::Capture { worktree: workspace.place.worktree().to_owned(), reason: reason.to_string() }
+fn failed(workspace: &Workspace, reason: impl std::fmt::Display) -> Error {
+    Error::Capture { worktree: workspace.place.worktree().to_owned(), reason: format!("{reason}") }
 }
 
 /// Why there is no snapshot.
@@ -297,10 +297,10 @@ fn verdict(
     report: Option<Report>,
     status: Status,
     received: Option<Received>,
-    complaint: String,
+    complaint: &str,
 ) -> Result<Report, Fault> {
     let ended = |code: u8| status == Status::Exited(i32::from(code));
-    let told = || if complaint.is_empty() { format!("it ended with {status:?}") } else { complaint.clone() };
+    let told = || if complaint.is_empty() { format!("it ended with {status:?}") } else { complaint.to_owned() };
     match (report, received) {
         (Some(report), None | Some(Received::Stored { .. })) if ended(0) => Ok(report),
         // A pack that was cut off is malformed; why it was cut off is the reason.
@@ -351,7 +351,7 @@ mod tests {
             ("said nothing", None, exited(0), None, "", failed("it ended with Exited(0)")),
         ];
         for (name, report, status, received, complaint, expected) in table {
-            let found = verdict(report, status, received, complaint.to_owned());
+            let found = verdict(report, status, received, complaint);
             assert_eq!(found.err(), expected, "{name}");
         }
     }

@@ -30,8 +30,8 @@ mod tests {
     use crate::model::ObjectFormat;
     use crate::model::plan::Contract;
 
-    fn entry(mode: Mode) -> Option<Entry> {
-        Some(Entry { mode, id: ObjectFormat::Sha1.zero() })
+    fn entry(mode: Mode) -> Entry {
+        Entry { mode, id: ObjectFormat::Sha1.zero() }
     }
 
     fn change(kind: ChangeKind, path: &str, old: Option<Entry>, new: Option<Entry>) -> TreeChange {
@@ -43,7 +43,7 @@ mod tests {
         let contract =
             CompiledContract::new(&Contract { owns: vec!["src/a/**".into()], shares: vec!["Cargo.lock".into()] })
                 .unwrap();
-        let file = || entry(Mode::FILE);
+        let file = || Some(entry(Mode::FILE));
         let renamed = |from: &str| ChangeKind::Renamed { from: from.into(), similarity: 100 };
         let table: [(&str, TreeChange, &[&str]); 11] = [
             ("added inside", change(ChangeKind::Added, "src/a/x", None, file()), &[]),
@@ -51,9 +51,13 @@ mod tests {
             ("modified shared", change(ChangeKind::Modified, "Cargo.lock", file(), file()), &[]),
             ("modified outside", change(ChangeKind::Modified, "README", file(), file()), &["README"]),
             ("deleted outside", change(ChangeKind::Deleted, "README", file(), None), &["README"]),
-            ("mode outside", change(ChangeKind::Modified, "run.sh", file(), entry(Mode::EXECUTABLE)), &["run.sh"]),
-            ("link outside", change(ChangeKind::TypeChanged, "l", file(), entry(Mode::SYMLINK)), &["l"]),
-            ("gitlink outside", change(ChangeKind::Added, "sub", None, entry(Mode::GITLINK)), &["sub"]),
+            (
+                "mode outside",
+                change(ChangeKind::Modified, "run.sh", file(), Some(entry(Mode::EXECUTABLE))),
+                &["run.sh"],
+            ),
+            ("link outside", change(ChangeKind::TypeChanged, "l", file(), Some(entry(Mode::SYMLINK))), &["l"]),
+            ("gitlink outside", change(ChangeKind::Added, "sub", None, Some(entry(Mode::GITLINK))), &["sub"]),
             ("renamed out", change(renamed("src/a/x"), "y", file(), file()), &["y"]),
             ("renamed in", change(renamed("y"), "src/a/x", file(), file()), &["y"]),
             ("case only", change(renamed("src/a/x"), "src/A/x", file(), file()), &["src/A/x"]),

@@ -222,7 +222,6 @@ pub(super) fn expand_home(path: &str, home: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    #[expect(clippy::unwrap_used, reason = "a test helper")]
     fn environment(home: &Path, variables: &[(&str, &str)]) -> HostEnvironment {
         HostEnvironment {
             home: home.canonicalize().unwrap(),

@@ -37,13 +37,16 @@ pub(crate) type Files = BTreeMap<Vec<u8>, (String, Vec<u8>)>;
 /// What is called with each event, in the moment it is told.
 type Observer = dyn Fn(&Event) + Send + Sync;
 
+/// What is called with each piece of output.
+type OnOutput = dyn Fn(&[u8]) + Send + Sync;
+
 /// Remembers what it is told, and what agents print.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) events: Mutex<Vec<Event>>,
     pub(crate) output: Mutex<Vec<u8>>,
     observer: Mutex<Option<Arc<Observer>>>,
-    on_output: Mutex<Option<Arc<dyn Fn(&[u8]) + Send + Sync>>>,
+    on_output: Mutex<Option<Arc<OnOutput>>>,
 }
 
 impl std::fmt::Debug for Memory {
@@ -221,7 +224,8 @@ impl Bench {
             stop: self.stop.clone(),
             kill: self.kill.clone(),
         });
-        let end = tokio::time::timeout(PATIENCE, attempt).await.expect("an attempt that never ends").unwrap();
+        let end = tokio::time::timeout(PATIENCE, attempt).await;
+        let end = end.unwrap_or_else(|_| panic!("an attempt that never ends")).unwrap();
         self.latest = end.latest.clone();
         self.branch_at = end.branch_at.clone();
         self.before = Some(end.outcome);
@@ -270,7 +274,9 @@ impl Bench {
     /// The record of a turn, as it is on disk.
     #[track_caller]
     pub(crate) fn record(&self, attempt: u32, turn: u32) -> TurnRecord {
-        bundle::load(&self.run, self.agent(), TurnId::new(attempt, turn)).unwrap().expect("a record of the turn")
+        let id = TurnId::new(attempt, turn);
+        let record = bundle::load(&self.run, self.agent(), id).unwrap();
+        record.unwrap_or_else(|| panic!("no record of {id}"))
     }
 
     /// Every record there is, in order.
@@ -278,8 +284,8 @@ impl Bench {
         let mut records: Vec<TurnRecord> = fs::read_dir(self.run.turns(self.agent()))
             .into_iter()
             .flatten()
-            .filter_map(|entry| entry.unwrap().path().to_str().map(str::to_owned))
-            .filter(|path| path.ends_with(".json"))
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
             .map(|path| serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap())
             .collect();
         records.sort_by_key(|record| (record.turn.attempt, record.turn.turn));
@@ -320,7 +326,7 @@ impl Bench {
             EventKind::AttemptFinished(finished) => Some(finished),
             _ => None,
         });
-        ends.next().expect("an attempt that ended")
+        ends.next().unwrap_or_else(|| panic!("no attempt has ended"))
     }
 
     /// What each attempt's start said.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use worktree_sandbox::model::AttemptOutcome;
 use worktree_sandbox::model::RepoPath;
-use worktree_sandbox::model::change::{Actor, CheckpointKind, TurnRecord};
+use worktree_sandbox::model::change::TurnRecord;
 use worktree_sandbox::model::event::EventKind;
 
 use crate::bench::{Bench, Files, assert_same, disk, foreign_files};
@@ -91,9 +91,12 @@ struct Seen {
     naive: Option<String>,
 }
 
+/// What was there when a turn ended: the disk, and the tree that git makes of it.
+type Look = (Files, Option<String>);
+
 /// Runs each case as a turn of one attempt, and asserts that its tree is the disk.
 async fn run_cases(bench: &mut Bench, cases: &[Case], with_naive: bool) -> Vec<Seen> {
-    let disks: Arc<Mutex<Vec<(Files, Option<String>)>>> = Arc::default();
+    let disks: Arc<Mutex<Vec<Look>>> = Arc::default();
     let (worktree, seen) = (bench.worktree().to_owned(), Arc::clone(&disks));
     let naive = with_naive.then(|| Naive::of(bench));
     bench.memory.observe(move |event| {
@@ -285,9 +288,9 @@ async fn every_kind_of_work_is_captured() {
 }
 
 /// What stands before each lie: the agent's git directory as it was at first, and a change to lie about.
-const HONEST: &str = r#"
+const HONEST: &str = r"
 G=$(git rev-parse --path-format=absolute --git-common-dir); A=$(git rev-parse --path-format=absolute --git-dir)
-"#;
+";
 
 const FIRST: &str = r#"
 mkdir -p /tmp/honest && cp -a "$G/." /tmp/honest/ 2>/dev/null || true
@@ -309,12 +312,24 @@ async fn no_lie_of_the_agents_git_directory_is_believed() {
     let prepare = format!("{HONEST}{FIRST}echo \"$G\" > /tmp/common; echo \"$A\" > /tmp/admin; echo first > first");
     let lies: [(&'static str, &'static str); 23] = [
         ("everything excluded", r#"echo '*' > "$G/info/exclude""#),
-        ("another work tree", r#"mkdir -p /tmp/else; echo lie > /tmp/else/lie; git config extensions.worktreeConfig true; git config --worktree core.worktree /tmp/else"#),
+        (
+            "another work tree",
+            r"mkdir -p /tmp/else; echo lie > /tmp/else/lie; git config extensions.worktreeConfig true; git config --worktree core.worktree /tmp/else",
+        ),
         ("no work tree", "git config extensions.worktreeConfig true; git config --worktree core.bare true"),
-        ("a filter", r#"git config filter.f.clean 'echo lie'; echo '*.txt filter=f' > .gitattributes"#),
-        ("a filter in info/attributes", r#"git config filter.f.clean 'echo lie'; echo '*.txt filter=f' > "$G/info/attributes""#),
-        ("a filter that must work", r#"git config filter.f.clean false; git config filter.f.required true; echo '* filter=f' > "$G/info/attributes""#),
-        ("a forged index", r#"git update-index --add --cacheinfo 100644,$(git hash-object -w first),src/a.txt; git update-index --assume-unchanged src/a.txt"#),
+        ("a filter", r"git config filter.f.clean 'echo lie'; echo '*.txt filter=f' > .gitattributes"),
+        (
+            "a filter in info/attributes",
+            r#"git config filter.f.clean 'echo lie'; echo '*.txt filter=f' > "$G/info/attributes""#,
+        ),
+        (
+            "a filter that must work",
+            r#"git config filter.f.clean false; git config filter.f.required true; echo '* filter=f' > "$G/info/attributes""#,
+        ),
+        (
+            "a forged index",
+            r"git update-index --add --cacheinfo 100644,$(git hash-object -w first),src/a.txt; git update-index --assume-unchanged src/a.txt",
+        ),
         ("assumed unchanged", "git update-index --assume-unchanged src/a.txt"),
         ("skipped", "git update-index --skip-worktree src/a.txt run.sh; rm run.sh"),
         ("an index of rubbish", r#"head -c 5000 /dev/urandom > "$A/index""#),
@@ -323,14 +338,23 @@ async fn no_lie_of_the_agents_git_directory_is_believed() {
         ("an index that is a pipe", r#"rm -f "$A/index"; mkfifo "$A/index"; echo '*' > "$G/info/exclude""#),
         ("an index that is a link", r#"ln -sf /etc/passwd "$A/index""#),
         ("an index in two parts", r#"git update-index --split-index; echo '*' > "$G/info/exclude""#),
-        ("a monitor", r#"printf '#!/bin/sh\nprintf "now\\0"\n' > /tmp/mon; chmod +x /tmp/mon; git config core.fsmonitor /tmp/mon; git config core.fsmonitorHookVersion 2; git update-index --fsmonitor; git status >/dev/null; echo late > src/b.txt; echo '*' > "$G/info/exclude""#),
+        (
+            "a monitor",
+            r#"printf '#!/bin/sh\nprintf "now\\0"\n' > /tmp/mon; chmod +x /tmp/mon; git config core.fsmonitor /tmp/mon; git config core.fsmonitorHookVersion 2; git update-index --fsmonitor; git status >/dev/null; echo late > src/b.txt; echo '*' > "$G/info/exclude""#,
+        ),
         ("settings of rubbish", r#"echo '[' > "$G/config""#),
         ("unknown format", "git config core.repositoryFormatVersion 99"),
-        ("an include", r#"printf '[core]\n\tfileMode = false\n' > "$G/inc"; git config include.path inc; chmod +x src/a.txt"#),
+        (
+            "an include",
+            r#"printf '[core]\n\tfileMode = false\n' > "$G/inc"; git config include.path inc; chmod +x src/a.txt"#,
+        ),
         ("a HEAD of rubbish", r#"echo rubbish > "$A/HEAD""#),
         ("a HEAD that is a pipe", r#"rm "$A/HEAD"; mkfifo "$A/HEAD""#),
         ("no git directory at all", r#"rm -rf "$G"/* 2>/dev/null || true"#),
-        ("ignored case and modes", "git config core.fileMode false; git config core.ignoreCase true; chmod +x src/b.txt; git config core.symlinks false; rm -f l; ln -s first l; echo '*' > \"$G/info/exclude\""),
+        (
+            "ignored case and modes",
+            "git config core.fileMode false; git config core.ignoreCase true; chmod +x src/b.txt; git config core.symlinks false; rm -f l; ln -s first l; echo '*' > \"$G/info/exclude\"",
+        ),
     ];
     let scripts: Vec<String> = lies.iter().map(|(_, lie)| format!("{RESTORE}{lie}")).collect();
     let prepare: &'static str = prepare.leak();
@@ -380,12 +404,21 @@ async fn what_cannot_be_captured_is_named() {
         case("a pipe", "mkfifo pipe; mkfifo docs/pipe; echo x > beside"),
         case("a file that became a pipe", "rm docs/x.txt; mkfifo docs/x.txt"),
         case("a pipe that became a file", "rm pipe; echo x > pipe"),
-        case("a socket", "rm docs/pipe docs/x.txt; perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => \"sock\", Listen => 1) or die'"),
+        case(
+            "a socket",
+            "rm docs/pipe docs/x.txt; perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => \"sock\", Listen => 1) or die'",
+        ),
         without("shut", "echo x > shut; chmod 000 shut", &[b"shut"]),
         case("opened", "chmod 644 shut"),
-        case("a repository", "mkdir sub; git -C sub init -q; echo x > sub/x; git -C sub add x; git -C sub commit -qm x"),
+        case(
+            "a repository",
+            "mkdir sub; git -C sub init -q; echo x > sub/x; git -C sub add x; git -C sub commit -qm x",
+        ),
         case("a repository without commits", "mkdir bare; git -C bare init -q; echo x > bare/x"),
-        case("a forced file in a repository", "git add -A 2>/dev/null || true; git update-index --add --cacheinfo 100644,$(git hash-object -w README.md),sub/x"),
+        case(
+            "a forced file in a repository",
+            "git add -A 2>/dev/null || true; git update-index --add --cacheinfo 100644,$(git hash-object -w README.md),sub/x",
+        ),
         case("no repository any more", "rm -rf sub/.git bare/.git"),
         case("a file into a repository", "git -C docs init -q; echo x > docs/new"),
     ];
@@ -399,9 +432,14 @@ async fn what_cannot_be_captured_is_named() {
     assert!(refused("shut").contains("unable to index file 'shut'"), "{}", refused("shut"));
     assert_eq!(of("a repository").not_captured.nested_repositories, paths(&["sub"]));
     assert!(refused("a repository without commits").contains("'bare/' does not have a commit checked out"));
-    for (turn, file) in [("a repository", "sub/x"), ("a repository without commits", "bare/x"), ("a file into a repository", "docs/new")] {
+    for (turn, file) in [
+        ("a repository", "sub/x"),
+        ("a repository without commits", "bare/x"),
+        ("a file into a repository", "docs/new"),
+    ] {
         let (folder, file) = file.split_once('/').unwrap();
-        let told = of(turn).not_captured.refused.iter().find(|line| line.starts_with(&format!("`{folder}` is a repository")));
+        let told =
+            of(turn).not_captured.refused.iter().find(|line| line.starts_with(&format!("`{folder}` is a repository")));
         let kept = told.and_then(|line| line.rsplit(' ').next()).unwrap();
         assert_eq!(bench.world.git(&["cat-file", "-t", &format!("{kept}:{file}")]), "blob", "{turn}: {told:?}");
         bench.world.git(&["merge-base", "--is-ancestor", kept, of(turn).snapshot.as_str()]);
@@ -464,7 +502,10 @@ async fn filters_of_the_user_are_left_out_on_both_ways() {
 #[tokio::test(flavor = "multi_thread")]
 async fn line_ends_are_what_gits_attributes_say() {
     let world = World::without_commits();
-    world.write(".gitattributes", "*.crlf text eol=crlf\n*.utf16 text working-tree-encoding=UTF-16LE\n*.id ident\n*.raw -text\n");
+    world.write(
+        ".gitattributes",
+        "*.crlf text eol=crlf\n*.utf16 text working-tree-encoding=UTF-16LE\n*.id ident\n*.raw -text\n",
+    );
     world.write("a.crlf", "one\r\ntwo\r\n");
     world.write("a.utf16", "o\0n\0e\0\n\0");
     world.write("a.id", "$Id$\n");

@@ -92,7 +92,8 @@ impl Target {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let metadata = path.symlink_metadata().unwrap();
-                if ["sandbox", "state", "worktrees", "objects", "refs", "logs"].iter().any(|ours| path.ends_with(ours)) {
+                if ["sandbox", "state", "worktrees", "objects", "refs", "logs"].iter().any(|ours| path.ends_with(ours))
+                {
                     continue;
                 }
                 let mut content = Vec::new();
@@ -138,7 +139,10 @@ const ATTACKS: [(&str, &str); 41] = [
     ("read keys", "grep -q secret ~/.ssh/id_ed25519"),
     ("read cloud keys", "grep -q secret ~/.aws/credentials"),
     ("read forge keys", "grep -q secret ~/.config/gh/hosts.yml"),
-    ("read keys by a way around", "grep -q secret \"$(realpath --relative-to=. ~ 2>/dev/null || echo ../../../../home)/.ssh/id_ed25519\""),
+    (
+        "read keys by a way around",
+        "grep -q secret \"$(realpath --relative-to=. ~ 2>/dev/null || echo ../../../../home)/.ssh/id_ed25519\"",
+    ),
     ("read keys by a link", "ln -sf ~/.ssh/id_ed25519 l1 && grep -q secret l1"),
     ("write by a link", "ln -sf $REPO/src/b.txt l2 && echo x > l2"),
     ("write by a linked folder", "ln -sfn $REPO/src l3 && echo x > l3/planted"),
@@ -161,10 +165,22 @@ const ATTACKS: [(&str, &str); 41] = [
     ("read a forge variable", "test -n \"$GITHUB_TOKEN\""),
     ("find the key agent", "test -n \"$SSH_AUTH_SOCK\""),
     ("call a socket in the home", "perl -MIO::Socket::UNIX -e 'exit !IO::Socket::UNIX->new(Peer => $ENV{SOCK})'"),
-    ("call an abstract socket", "perl -MSocket -e 'socket(my $s, PF_UNIX, SOCK_STREAM, 0); exit !connect($s, pack(\"S\", AF_UNIX) . \"\\0$ENV{ABSTRACT}\")'"),
-    ("call the host", "perl -MIO::Socket::INET -e 'exit !IO::Socket::INET->new(PeerAddr => \"127.0.0.1:$ENV{TCP}\", Timeout => 2)'"),
-    ("send to the host", "perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Proto => \"udp\", PeerAddr => \"127.0.0.1:$ENV{UDP}\"); exit !($s && $s->send(\"x\") && !$ENV{SANDBOX})'"),
-    ("see the host's interfaces", "ls /sys/class/net /proc/sys/net/ipv4/conf >/dev/null; grep -vE 'lo:|Inter|face' /proc/net/dev | grep -q : || test -z \"$SANDBOX\""),
+    (
+        "call an abstract socket",
+        "perl -MSocket -e 'socket(my $s, PF_UNIX, SOCK_STREAM, 0); exit !connect($s, pack(\"S\", AF_UNIX) . \"\\0$ENV{ABSTRACT}\")'",
+    ),
+    (
+        "call the host",
+        "perl -MIO::Socket::INET -e 'exit !IO::Socket::INET->new(PeerAddr => \"127.0.0.1:$ENV{TCP}\", Timeout => 2)'",
+    ),
+    (
+        "send to the host",
+        "perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Proto => \"udp\", PeerAddr => \"127.0.0.1:$ENV{UDP}\"); exit !($s && $s->send(\"x\") && !$ENV{SANDBOX})'",
+    ),
+    (
+        "see the host's interfaces",
+        "ls /sys/class/net /proc/sys/net/ipv4/conf >/dev/null; grep -vE 'lo:|Inter|face' /proc/net/dev | grep -q : || test -z \"$SANDBOX\"",
+    ),
     ("see the host's processes", "test $(ls -d /proc/[0-9]* | wc -l) -gt 30 || test -z \"$SANDBOX\""),
     ("see the host's temporary files", "ls -d /tmp/sandbox-test-* | grep -q . && ls $TOOLS/../home/.bashrc"),
 ];
@@ -172,16 +188,16 @@ const ATTACKS: [(&str, &str); 41] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn attacks_that_work_outside_fail_inside() {
     // Without a box.
-    let mut bare = Target::new();
-    let world = bare.world.take().unwrap();
+    let mut first = Target::new();
+    let world = first.world.take().unwrap();
     world.git(&["worktree", "add", "-q", "../work"]);
     for (name, attack) in ATTACKS {
         let mut shell = world.command("sh");
         shell.current_dir(world.home().join("work")).args(["-c", attack]).stdout(Stdio::null()).stderr(Stdio::null());
         assert!(shell.status().unwrap().success(), "`{name}` does not even work without a box: {attack}");
     }
-    assert!(bare.has_been_reached());
-    drop(bare);
+    assert!(first.has_been_reached());
+    drop(first);
 
     // In one. What the scripts need to know is passed by name; what they must not know is in the same environment.
     let mut target = Target::new();
@@ -190,10 +206,8 @@ async fn attacks_that_work_outside_fail_inside() {
     bench.task().sandbox.env = passed.map(str::to_owned).to_vec();
     let base = bench.world.home().parent().unwrap().to_owned();
     let before = Target::picture(&base);
-    let scripts: String = ATTACKS
-        .iter()
-        .map(|(name, attack)| format!("( {attack} ) >/dev/null 2>&1 && echo \"worked: {name}\"\n"))
-        .collect();
+    let guarded = |(name, attack): &(&str, &str)| format!("( {attack} ) >/dev/null 2>&1 && echo \"worked: {name}\"");
+    let scripts = ATTACKS.iter().map(guarded).collect::<Vec<_>>().join("\n");
     let end = bench.attempt(&[&format!("tool\n{scripts}\nls /proc/self/fd | wc -l; pwd; true")]).await;
     bench.expect(&end, AttemptOutcome::Completed);
     let printed = bench.memory.printed();
@@ -218,14 +232,14 @@ async fn a_home_of_its_own_is_no_way_into_the_users() {
     let mut bench = Bench::new(target.world.take().unwrap()).await;
     let base = bench.world.home().parent().unwrap().to_owned();
     let before = Target::picture(&base);
-    let script = r#"
+    let script = r"
 cd ~; ls -A | sort > /tmp/before; git config --global user.name
 mkdir -p .ssh .cargo .config
 for f in .bashrc .gitconfig .ssh/authorized_keys .cargo/config.toml .config/x; do echo mine > $f; done
 cat .bashrc
 cp /bin/true /tmp/s; chmod 4755 /tmp/s; mknod /tmp/null c 1 3 2>/dev/null && cat /tmp/null 2>/dev/null && echo device
 cat /tmp/before
-"#;
+";
     let end = bench.attempt(&[script, "cat ~/.bashrc; rm -rf ~/.ssh ~/.cargo ~/.config"]).await;
     bench.expect(&end, AttemptOutcome::NoChanges);
     let printed = bench.memory.printed();
@@ -273,12 +287,15 @@ async fn worktrees_of_others_are_invisible() {
     let end = bench.attempt(&[&sees]).await;
     bench.expect(&end, AttemptOutcome::NoChanges);
     let printed = bench.memory.printed();
-    assert!(!printed.contains("got") && !printed.lines().any(|line| line == "t-1--other" || line == ".private"), "{printed}");
+    assert!(
+        !printed.contains("got") && !printed.lines().any(|line| line == "t-1--other" || line == ".private"),
+        "{printed}"
+    );
     assert!(printed.contains("t-1--worker"), "its own is there: {printed}");
     assert!(!place.worktree().join("x").exists());
-    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let permissions = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     for folder in [bench.world.worktrees().as_path(), place.worktree().parent().unwrap(), place.private()] {
-        assert_eq!(mode(folder), 0o700, "{}", folder.display());
+        assert_eq!(permissions(folder), 0o700, "{}", folder.display());
     }
 }
 
@@ -295,7 +312,9 @@ async fn a_repository_inside_brings_no_command_along() {
     bench.expect(&end, AttemptOutcome::Completed);
     assert_eq!(bench.record(1, 1).not_captured.nested_repositories.len(), 1);
     let world = &bench.world;
-    for arguments in [&["status"][..], &["diff", "HEAD", "sandbox/t-1/worker"], &["merge", "-q", "sandbox/t-1/worker"], &["status"]] {
+    for arguments in
+        [&["status"][..], &["diff", "HEAD", "sandbox/t-1/worker"], &["merge", "-q", "sandbox/t-1/worker"], &["status"]]
+    {
         world.git(arguments);
     }
     assert!(!canary.exists(), "the harvest, or the user's merge, ran it");
@@ -318,7 +337,7 @@ async fn forbidden_places_cannot_be_exposed() {
         at(&bench.world.repo.join("src")),
         at(&bench.world.repo.join(".git")),
         at(&bench.world.worktrees()),
-        at(&bench.workspace.place.private()),
+        at(bench.workspace.place.private()),
         at(&bench.world.home()),
         at(bench.world.home().parent().unwrap()),
         "~/way-in".to_owned(),
@@ -376,6 +395,7 @@ async fn tools_below_the_home_work() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stderr, reason = "a test that cannot run says so")]
 async fn a_crate_is_built_with_the_users_own_cargo() {
     let real = |name: &str, below_home: &str| {
         let own = std::env::var_os(name).map(PathBuf::from);
@@ -383,7 +403,7 @@ async fn a_crate_is_built_with_the_users_own_cargo() {
     };
     let (Some(rustup), Some(cargo)) = (real("RUSTUP_HOME", ".rustup"), real("CARGO_HOME", ".cargo")) else {
         // Said aloud: a run of the suite that cannot do this shows it.
-        println!("SKIPPED: no cargo of this user's, so none can be tried in a box");
+        eprintln!("SKIPPED: no cargo of this user's, so none can be tried in a box");
         return;
     };
     let mut world = World::new();
@@ -483,7 +503,11 @@ async fn a_program_that_was_replaced_meanwhile_goes_on() {
     fs::copy("/bin/false", &next).unwrap();
     fs::rename(&next, &own).unwrap();
     let end = bench.attempt(&["echo 3 > three"]).await;
-    assert!(matches!(end.outcome, AttemptOutcome::SandboxRefused | AttemptOutcome::CaptureFailed), "{}", bench.reason());
+    assert!(
+        matches!(end.outcome, AttemptOutcome::SandboxRefused | AttemptOutcome::CaptureFailed),
+        "{}",
+        bench.reason()
+    );
     fs::remove_file(&own).unwrap();
     let end = bench.attempt(&["echo 3 > three"]).await;
     bench.expect(&end, AttemptOutcome::SandboxRefused);

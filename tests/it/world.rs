@@ -254,7 +254,7 @@ impl World {
 
 /// A file of twenty lines that merges well.
 pub(crate) fn lines(name: &str) -> String {
-    (1..=20).map(|line| format!("{name} line {line}\n")).collect()
+    (1..=20).map(|line| format!("{name} line {line}")).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 fn files(root: &Path, folder: &Path, picture: &mut BTreeMap<String, String>) {

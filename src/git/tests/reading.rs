@@ -136,7 +136,8 @@ fn numbers_of_lines() {
             assert_eq!(fixture.repository.load_line_totals(&old, &new).unwrap(), (2, 1));
             let long = "line\n".repeat(20);
             let before = fixture.commit(&[], &[file("x", &long), file("y\tz", "1\n"), file("bin", b"\0a")]);
-            let moved = [file("m", long.clone() + "more\n"), file("y\tz", "2\n"), file("bin", b"\0b"), file("n", "n\n")];
+            let moved =
+                [file("m", long.clone() + "more\n"), file("y\tz", "2\n"), file("bin", b"\0b"), file("n", "n\n")];
             let after = fixture.commit(&[&before], &moved);
             let totals = fixture.repository.load_line_totals(&fixture.tree(&before), &fixture.tree(&after)).unwrap();
             assert_eq!(totals, (3, 1), "a file that moved counts for what changed in it");
