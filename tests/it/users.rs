@@ -1,11 +1,12 @@
-//! Everything holds for an ordinary user as it does for root: run by root, the whole suite runs once more as another user.
+//! Everything holds for an ordinary user as it does for root, and with the system's own git as with a newer one beside it:
+//! run by root, the whole suite runs once more as another user, with the system's programs first.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::world::{PROGRAM_VARIABLE, USER, is_root, program};
+use crate::world::{PROGRAM_VARIABLE, SEARCH_VARIABLE, USER, is_root, program};
 
 #[test]
 fn the_suite_passes_as_an_ordinary_user() {
@@ -25,6 +26,7 @@ fn the_suite_passes_as_an_ordinary_user() {
     let status = Command::new(&suite)
         .args(["--skip", "source_rules::", "--skip", "docs::"])
         .env(PROGRAM_VARIABLE, &sandbox)
+        .env(SEARCH_VARIABLE, "/usr/bin:/bin:/usr/local/bin")
         .env("HOME", "/nonexistent")
         .env("RUST_TEST_THREADS", "2")
         .current_dir("/")

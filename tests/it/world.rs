@@ -16,6 +16,9 @@ pub(crate) const USER: u32 = 12345;
 /// Names another copy of the program, for the run of the suite by another user.
 pub(crate) const PROGRAM_VARIABLE: &str = "SANDBOX_TEST_PROGRAM";
 
+/// Names the folders in which a world's programs are looked for, for the run of the suite with another git.
+pub(crate) const SEARCH_VARIABLE: &str = "SANDBOX_TEST_SEARCH";
+
 /// The program under test.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os(PROGRAM_VARIABLE).map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sandbox")), PathBuf::from)
@@ -150,7 +153,8 @@ impl World {
     }
 
     pub(crate) fn variables(&self) -> BTreeMap<OsString, OsString> {
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.bin.display());
+        let system = std::env::var(SEARCH_VARIABLE).unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
+        let path = format!("{}:{system}", self.bin.display());
         let mut variables: BTreeMap<OsString, OsString> = [
             ("HOME", self.home().into_os_string()),
             ("XDG_STATE_HOME", self.state().into_os_string()),
