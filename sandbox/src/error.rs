@@ -1,5 +1,6 @@
 //! What can go wrong on the parent's side. A command that fails is not among it: that is a [`crate::Status`].
 
+use crate::guard::Guard;
 use crate::step::Step;
 use std::io;
 use std::path::PathBuf;
@@ -20,6 +21,16 @@ pub enum StartError {
     Step {
         /// The step.
         step: Step,
+        /// The path it was about, where there is one.
+        path: Option<PathBuf>,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel refused what is to confine commands.
+    #[error("cannot set up the sandbox: {guard}{}", about(.path.as_ref()))]
+    Guard {
+        /// The confinement.
+        guard: Guard,
         /// The path it was about, where there is one.
         path: Option<PathBuf>,
         /// The kernel's answer.
@@ -78,6 +89,14 @@ pub enum SpawnError {
     /// The kernel refused something before the program was reached.
     #[error("cannot prepare a process for `{program}`")]
     Setup {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel refused what is to confine the command. The program was not reached.
+    #[error("cannot confine `{program}`")]
+    Confine {
         /// The program.
         program: String,
         /// Why.

@@ -1,5 +1,6 @@
 //! What this machine can do, as plain data, and what stands in the way in words a user can act on.
 
+use crate::fence;
 use crate::step::Step;
 use std::fmt;
 
@@ -38,8 +39,43 @@ pub struct Host {
     pub gid: u32,
     /// Kernel version.
     pub kernel: Kernel,
+    /// The version of Landlock, if commands could be confined by it.
+    pub landlock: Option<u8>,
+    /// Whether commands could be confined by a filter of system calls.
+    pub seccomp: bool,
     /// What keeps an empty box from starting, if anything does.
     pub obstacle: Option<Obstacle>,
+}
+
+/// Something that boxes do without on this machine, because the rest holds without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortcoming {
+    /// What is lost, in one line.
+    pub cause: String,
+    /// What to do about it, in one line.
+    pub fix: String,
+}
+
+impl Host {
+    /// What boxes do without here: worth a warning, no reason to refuse.
+    pub fn shortcomings(&self) -> Vec<Shortcoming> {
+        let of = |cause: String, fix: &str| vec![Shortcoming { cause, fix: fix.to_owned() }];
+        match self.landlock {
+            None => of(
+                "Landlock is not in use: what a box may write is bounded by its mounts alone".to_owned(),
+                "run on Linux 5.19 or newer with `landlock` among the `lsm=` of the kernel's command line",
+            ),
+            Some(version) if version < fence::FIRST => of(
+                format!("Landlock {version} would forbid to move files, so a box is bounded by its mounts alone"),
+                "run on Linux 5.19 or newer",
+            ),
+            Some(version) if version < fence::SCOPES => of(
+                format!("Landlock {version} cannot bound abstract sockets: with the host's network they are in reach"),
+                "run on Linux 6.12 or newer",
+            ),
+            Some(_) => Vec::new(),
+        }
+    }
 }
 
 /// What keeps boxes from starting on this machine.

@@ -7,6 +7,8 @@
 //! Both hold a control socket whose other end only the parent has. When the parent is gone, however it went, init sees the
 //! hang-up and exits, and the kernel kills what is left in the namespace.
 
+use crate::canary;
+use crate::guard::Guards;
 use crate::mounts::Mounts;
 use crate::plan::Enforcement;
 use crate::serve;
@@ -30,12 +32,15 @@ use std::path::Path;
 /// The argument that asks a program to be the outer process.
 pub(crate) const ASKED: &str = "__sandbox-init";
 
-/// Becomes a box's init and never returns, if this process was started to be that; else does nothing.
+/// Becomes a box's init and never returns, if this process was started to be that (or what a probe runs inside of a box);
+/// else does nothing.
 ///
 /// Must be the first thing in `main`: the kernel gives a new user namespace to single-threaded processes only.
 pub fn init_main_if_asked() {
-    if std::env::args_os().nth(1).is_some_and(|first| first == ASKED) {
-        sys::exit_now(outer());
+    match std::env::args_os().nth(1) {
+        Some(first) if first == ASKED => sys::exit_now(outer()),
+        Some(first) if first == canary::ASKED => canary::main(),
+        Some(_) | None => {}
     }
 }
 
@@ -116,6 +121,7 @@ fn unshare(network: bool) -> Result<(), Fault> {
         Ok(()) | Err(nix::Error::EPERM) => {}
         Err(error) => return Err(error.into()),
     }
+    sys::leave_session_keyring();
     let mut spaces = CloneFlags::CLONE_NEWUSER
         | CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
@@ -198,12 +204,19 @@ fn init(enforcement: &Enforcement, control: BorrowedFd<'_>) -> i32 {
             return 1;
         }
     }
+    let guards = match Guards::new(enforcement.guards()) {
+        Ok(guards) => guards,
+        Err((index, fault)) => {
+            report_fault(build.control, enforcement.steps().len() + index, fault);
+            return 1;
+        }
+    };
     let files: Vec<BorrowedFd<'_>> = build.listeners.iter().map(|listener| listener.as_fd()).collect();
     if wire::tell(control, &Report::Ready, &files).is_err() {
         return 1;
     }
     drop(build);
-    match serve::serve(enforcement, control) {
+    match serve::serve(enforcement, &guards, control) {
         Ok(()) => 0,
         Err(_) => 1,
     }

@@ -5,6 +5,8 @@
 //! from short paths to long ones so that none buries another, and directories are sealed once their mount points exist.
 
 use crate::check::{self, Placed};
+use crate::fence;
+use crate::guard::Guard;
 use crate::host::{Host, Kernel};
 use crate::policy::{Access, Nesting, Network, Policy};
 use crate::refusal::{Layer, Refusal};
@@ -23,6 +25,7 @@ const STAND_IN: u32 = 1000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
     steps: Vec<Step>,
+    guards: Vec<Guard>,
     #[serde(with = "crate::wire::path")]
     workdir: PathBuf,
 }
@@ -54,15 +57,14 @@ impl Enforcement {
         }
         steps.extend(policy.listen.iter().map(|path| Step::Listen { path: path.clone() }));
         steps.extend([Step::DropCapabilities, Step::NoNewPrivileges, Step::Undumpable]);
-        // Landlock rules, system-call filters and the control group belong to the command's stage, after the limits.
         steps.extend(limits(policy));
-        Ok(Self { steps, workdir: policy.workdir.clone() })
+        let guards = guards(policy, &placed, host);
+        Ok(Self { steps, guards, workdir: policy.workdir.clone() })
     }
 
     /// A box with nothing in it but the host read-only: what a probe starts, to see whether boxes can be had at all.
-    pub(crate) fn empty(uid: u32, gid: u32) -> Self {
-        let host = Host { uid, gid, kernel: Kernel::OLDEST, obstacle: None };
-        let mut steps = outer(&host, true);
+    pub(crate) fn empty(host: &Host) -> Self {
+        let mut steps = outer(host, true);
         steps.extend([
             Step::Private,
             Step::Root,
@@ -75,12 +77,20 @@ impl Enforcement {
             Step::DropCapabilities,
             Step::NoNewPrivileges,
         ]);
-        Self { steps, workdir: PathBuf::from("/") }
+        // Rules that allow to write nowhere, so that one can see whether they hold.
+        let mut guards: Vec<Guard> = landlock(host, Some(Vec::new())).into_iter().collect();
+        guards.extend(host.seccomp.then_some(Guard::Seccomp { nesting: Nesting::Denied }));
+        Self { steps, guards, workdir: PathBuf::from("/") }
     }
 
     /// The steps, in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    /// What confines each command, in order, after all steps.
+    pub fn guards(&self) -> &[Guard] {
+        &self.guards
     }
 
     /// Where commands start unless they say otherwise.
@@ -100,11 +110,28 @@ impl Enforcement {
         self.steps.retain(|step| !dropped(step));
         self
     }
+
+    /// The same with another guard before the others, for tests of what one guard does alone.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_guard(mut self, guard: Guard) -> Self {
+        self.guards.insert(0, guard);
+        self
+    }
+
+    /// The same without one kind of guard.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_guard(mut self, dropped: impl Fn(&Guard) -> bool) -> Self {
+        self.guards.retain(|guard| !dropped(guard));
+        self
+    }
 }
 
 impl fmt::Display for Enforcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
+        self.guards.iter().try_for_each(|guard| writeln!(f, "{guard}"))
     }
 }
 
@@ -112,6 +139,13 @@ fn refuse_host(host: &Host) -> Result<(), Refusal> {
     let namespaces = |cause, fix| Refusal { layer: Layer::Namespaces, cause, fix };
     if let Some(obstacle) = &host.obstacle {
         return Err(namespaces(obstacle.cause(), obstacle.fix()));
+    }
+    if !host.seccomp {
+        return Err(Refusal {
+            layer: Layer::Seccomp,
+            cause: "system calls cannot be filtered here".to_owned(),
+            fix: "run on x86-64 or 64-bit ARM, with a kernel built with CONFIG_SECCOMP_FILTER".to_owned(),
+        });
     }
     if host.kernel < Kernel::OLDEST {
         return Err(namespaces(
@@ -154,11 +188,14 @@ enum Rank {
     Pin,
 }
 
-fn mounts(policy: &Policy, placed: &[Placed], size: u64) -> Vec<Step> {
+/// The directories to write in that vanish with the box, with their modes.
+fn scratch(policy: &Policy, placed: &[Placed]) -> impl Iterator<Item = (&'static str, u32)> {
     let taken = |path: &Path| placed.iter().any(|p| p.target == path) || policy.hide.iter().any(|hide| hide == path);
-    let scratch = [("/var/tmp", 0o1777), ("/run", 0o755)]
-        .into_iter()
-        .filter(|(path, _)| !taken(Path::new(path)))
+    [("/var/tmp", 0o1777), ("/run", 0o755)].into_iter().filter(move |(path, _)| !taken(Path::new(path)))
+}
+
+fn mounts(policy: &Policy, placed: &[Placed], size: u64) -> Vec<Step> {
+    let scratch = scratch(policy, placed)
         .map(|(path, mode)| (Rank::Scratch, Step::Scratch { target: PathBuf::from(path), mode, size }));
     let hidden = check::hidden(policy, placed);
     let hides = hidden.iter().map(|path| (Rank::Hide, Step::Hide { target: path.clone() }));
@@ -207,6 +244,31 @@ fn limits(policy: &Policy) -> Vec<Step> {
     let mut steps = vec![Step::Limit { resource: Resource::Core, value: 0 }];
     steps.extend(asked.into_iter().filter_map(|(resource, value)| Some(Step::Limit { resource, value: value? })));
     steps
+}
+
+fn guards(policy: &Policy, placed: &[Placed], host: &Host) -> Vec<Guard> {
+    let files = (policy.nesting == Nesting::Denied).then(|| writable(policy, placed));
+    let mut guards: Vec<Guard> = landlock(host, files).into_iter().collect();
+    guards.push(Guard::Seccomp { nesting: policy.nesting });
+    guards
+}
+
+/// The rules this host can have; `None` if that is nothing.
+fn landlock(host: &Host, writable: Option<Vec<PathBuf>>) -> Option<Guard> {
+    let version = host.landlock.filter(|version| *version >= fence::FIRST)?;
+    let scopes = version >= fence::SCOPES;
+    (writable.is_some() || scopes).then_some(Guard::Landlock { version, writable, scopes })
+}
+
+/// Where the mounts let something be written, without what lies in another of them.
+fn writable(policy: &Policy, placed: &[Placed]) -> Vec<PathBuf> {
+    let binds = placed.iter().filter(|bind| !bind.access.is_read_only()).map(|bind| bind.target.clone());
+    let mut all: Vec<PathBuf> = ["/dev", "/proc"].into_iter().map(PathBuf::from).chain(binds).collect();
+    all.extend(scratch(policy, placed).map(|(path, _)| PathBuf::from(path)));
+    all.sort();
+    // What lies in another comes right after it, or after others that do.
+    all.dedup_by(|next, before| next.starts_with(before));
+    all
 }
 
 /// Keeps the access of a clone in one place for those who carry it out.

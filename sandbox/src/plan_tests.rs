@@ -2,8 +2,10 @@ use super::*;
 use crate::host::Obstacle;
 use crate::policy::{Expose, Limits, PrivateDir};
 
-const ROOT: Host = Host { uid: 0, gid: 0, kernel: Kernel { major: 6, minor: 18 }, obstacle: None };
-const USER: Host = Host { uid: 501, gid: 20, kernel: Kernel { major: 5, minor: 12 }, obstacle: None };
+const ROOT: Host =
+    Host { uid: 0, gid: 0, kernel: Kernel { major: 6, minor: 18 }, landlock: Some(7), seccomp: true, obstacle: None };
+const USER: Host =
+    Host { uid: 501, gid: 20, kernel: Kernel { major: 5, minor: 12 }, landlock: None, seccomp: true, obstacle: None };
 
 /// The shape that an agent's box has: everything below one home.
 fn agent() -> Policy {
@@ -63,6 +65,8 @@ drop capabilities
 no new privileges
 init unreadable
 limit core 0
+landlock 7, scopes, write only /dev /h/u /proc /run /tmp /var/tmp
+seccomp
 ";
     assert_eq!(text(&agent(), &ROOT), expected);
 }
@@ -95,6 +99,7 @@ fn what_a_policy_adds() {
             "listen /run/sandbox/turn.sock",
             "limit file size 7",
             "limit open files 8",
+            "seccomp, namespaces allowed",
         ]
     );
     let lost = only(&plain, &rich);

@@ -24,11 +24,12 @@ pub enum Network {
 }
 
 /// Whether processes in the box may create namespaces of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Nesting {
-    /// They may not: the user-namespace limit of the box is zero.
+    /// They may not: the user-namespace limit of the box is zero, and the filter of system calls denies it too.
     Denied,
-    /// They may, for agents that bring a sandbox. What is mounted stays locked, yet more of the kernel is in reach.
+    /// They may, for agents that bring a sandbox. What is mounted stays locked, yet more of the kernel is in reach: the
+    /// filter lets namespaces and mounts be made, and Landlock's rules about files, which forbid mounts, are left out.
     Allowed,
 }
 

@@ -1,32 +1,71 @@
-//! Finding out what this machine can do, by doing it: an empty box is started and ended.
+//! Finding out what this machine can do, by doing it: an empty box is started, the canary is run in it, and it is ended.
 
+use crate::canary;
+use crate::command::Command;
 use crate::error::StartError;
+use crate::filter;
 use crate::host::{self, Host, Kernel, Obstacle, Settings};
 use crate::launch::Launcher;
 use crate::plan::Enforcement;
 use crate::sandbox::Sandbox;
+use crate::sys;
+use crate::wire::Status;
 
 impl Host {
     /// Looks at this machine. Asking the kernel's settings would not do: containers and security modules refuse what these
     /// allow.
     pub async fn probe(launcher: &Launcher) -> Self {
-        let uid = rustix::process::geteuid().as_raw();
-        let gid = rustix::process::getegid().as_raw();
-        let kernel = Kernel::parse(&rustix::system::uname().release().to_string_lossy());
-        let obstacle = match Sandbox::start(&Enforcement::empty(uid, gid), launcher).await {
-            Ok(sandbox) => {
-                sandbox.kill().await.err().map(|error| Obstacle::Other { step: None, error: error.to_string() })
-            }
-            Err(error) => Some(obstacle(&error, uid)),
+        let offered = Self {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            kernel: Kernel::parse(&rustix::system::uname().release().to_string_lossy()),
+            landlock: sys::landlock_version(),
+            seccomp: filter::is_known_here() && sys::has_seccomp(),
+            obstacle: None,
         };
-        Self { uid, gid, kernel, obstacle }
+        if confines(&offered, launcher).await == Ok(true) {
+            return offered;
+        }
+        // Something does not hold: the box itself, or one of the two things in it.
+        let bare = Self { landlock: None, seccomp: false, ..offered.clone() };
+        if let Err(obstacle) = confines(&bare, launcher).await {
+            return Self { obstacle: Some(obstacle), ..offered };
+        }
+        let filtered = Self { seccomp: offered.seccomp, ..bare.clone() };
+        let fenced = Self { landlock: offered.landlock, ..bare.clone() };
+        Self {
+            seccomp: offered.seccomp && confines(&filtered, launcher).await == Ok(true),
+            landlock: if confines(&fenced, launcher).await == Ok(true) { offered.landlock } else { None },
+            ..offered
+        }
     }
+}
+
+/// Whether the guards that `host` has hold in an empty box, or what keeps one from starting.
+async fn confines(host: &Host, launcher: &Launcher) -> Result<bool, Obstacle> {
+    let other = |error: &dyn std::error::Error| Obstacle::Other { step: None, error: error.to_string() };
+    let plan = Enforcement::empty(host);
+    let sandbox = match Sandbox::start(&plan, launcher).await {
+        Ok(sandbox) => sandbox,
+        Err(StartError::Guard { .. }) => return Ok(false),
+        Err(error) => return Err(obstacle(&error, host.uid)),
+    };
+    // The program that init is, for no other is known to be there.
+    let mut argv = vec!["/proc/self/exe", canary::ASKED];
+    argv.extend(plan.layers().iter().map(|protection| protection.name()));
+    let sung = match sandbox.spawn(Command::new(argv)).await {
+        Ok(mut child) => child.wait().await.is_ok_and(|exit| exit.status == Status::Exited(canary::STOPPED)),
+        Err(_) => false,
+    };
+    sandbox.kill().await.map_err(|error| other(&error))?;
+    Ok(sung)
 }
 
 fn obstacle(error: &StartError, uid: u32) -> Obstacle {
     match error {
         StartError::Step { step, source, .. } => host::diagnose(Some(step), source, uid, settings()),
         StartError::Launch { .. }
+        | StartError::Guard { .. }
         | StartError::Symlink { .. }
         | StartError::Died { .. }
         | StartError::TimedOut { .. }

@@ -1,5 +1,6 @@
 //! Starting one command, in init: fork, make the child ordinary, exec.
 
+use crate::guard::Guards;
 use crate::plan::Enforcement;
 use crate::step::{Resource, Step};
 use crate::sys;
@@ -19,6 +20,7 @@ pub(crate) struct Program<'a> {
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: OsString,
     pub(crate) enforcement: &'a Enforcement,
+    pub(crate) guards: &'a Guards,
 }
 
 type Failure = (ChildStage, i32);
@@ -43,6 +45,7 @@ pub(crate) fn start(program: &Program<'_>, given: [bool; 3], files: Vec<OwnedFd>
             message[0] = match stage {
                 ChildStage::Setup => b's',
                 ChildStage::Directory => b'd',
+                ChildStage::Guard => b'g',
                 ChildStage::Program => b'p',
             };
             message[1..].copy_from_slice(&errno.to_ne_bytes());
@@ -77,6 +80,7 @@ fn answer(read: &OwnedFd) -> Result<Option<Failure>, rustix::io::Errno> {
     let stage = match (length, stage) {
         (0, _) => return Ok(None),
         (_, b'd') => ChildStage::Directory,
+        (_, b'g') => ChildStage::Guard,
         (_, b'p') => ChildStage::Program,
         (_, _) => ChildStage::Setup,
     };
@@ -160,10 +164,11 @@ fn prepare(program: &Program<'_>, streams: [OwnedFd; 3]) -> Result<(), Failure> 
             limit(*resource, *value).map_err(setup)?;
         }
     }
-    // Further confinement of commands (Landlock rules, system-call filters) goes here, the filter last.
     sys::reset_signals().map_err(setup)?;
     // Closed by exec, not now: the pipe that tells of failure must live until then.
-    sys::close_from(3, false).map_err(setup)
+    sys::close_from(3, false).map_err(setup)?;
+    // Last, for they forbid some of the above. From here on there is a write to a pipe, exec, and exit.
+    program.guards.apply().map_err(|error| (ChildStage::Guard, setup(error).1))
 }
 
 /// Lowers a limit; one that is lower already stays.

@@ -9,6 +9,8 @@ pub enum Layer {
     Policy,
     /// User, mount, pid and the other namespaces.
     Namespaces,
+    /// The filter of system calls.
+    Seccomp,
 }
 
 impl fmt::Display for Layer {
@@ -16,6 +18,7 @@ impl fmt::Display for Layer {
         f.write_str(match self {
             Self::Policy => "policy",
             Self::Namespaces => "namespaces",
+            Self::Seccomp => "seccomp",
         })
     }
 }

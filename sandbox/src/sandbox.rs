@@ -248,10 +248,15 @@ async fn birth(enforcement: &Enforcement, control: &Control) -> Result<Option<(O
 }
 
 fn step_error(enforcement: &Enforcement, index: usize, path: Option<OsString>, errno: i32) -> StartError {
+    let path = path.map(PathBuf::from);
     let Some(step) = enforcement.steps().get(index).cloned() else {
-        return unexpected().into();
+        let guard = index.checked_sub(enforcement.steps().len()).and_then(|index| enforcement.guards().get(index));
+        return match guard.cloned() {
+            Some(guard) => StartError::Guard { guard, path, source: io::Error::from_raw_os_error(errno) },
+            None => unexpected().into(),
+        };
     };
-    match path.map(PathBuf::from) {
+    match path {
         Some(path) if errno == nix::libc::ELOOP => StartError::Symlink { step, path },
         path => StartError::Step { step, path, source: io::Error::from_raw_os_error(errno) },
     }
@@ -313,6 +318,7 @@ fn spawn_error(answer: Answer, program: String, cwd: Option<PathBuf>) -> SpawnEr
             match stage {
                 ChildStage::Setup => SpawnError::Setup { program, source },
                 ChildStage::Directory => SpawnError::Directory { program, cwd: cwd.unwrap_or_default(), source },
+                ChildStage::Guard => SpawnError::Confine { program, source },
                 ChildStage::Program => SpawnError::Program { program, source },
             }
         }

@@ -4,6 +4,7 @@
 //! One thread, one loop. The kernel delivers to process 1 only signals it asks for, so nothing inside can disturb it.
 //! Processes are signalled here with `kill(-1)`, which reaches those of this pid namespace and no other.
 
+use crate::guard::Guards;
 use crate::plan::Enforcement;
 use crate::program::{self, Program};
 use crate::sys;
@@ -38,17 +39,18 @@ struct Running {
 
 struct Init<'a> {
     enforcement: &'a Enforcement,
+    guards: &'a Guards,
     control: BorrowedFd<'a>,
     running: HashMap<Pid, Running>,
 }
 
 /// Serves until the parent is gone.
-pub(crate) fn serve(enforcement: &Enforcement, control: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn serve(enforcement: &Enforcement, guards: &Guards, control: BorrowedFd<'_>) -> io::Result<()> {
     let mut watched = SigSet::empty();
     watched.add(Signal::SIGCHLD);
     watched.thread_block()?;
     let ended = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let mut init = Init { enforcement, control, running: HashMap::new() };
+    let mut init = Init { enforcement, guards, control, running: HashMap::new() };
     loop {
         let mut fds = [PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
         match rustix::event::poll(&mut fds, None) {
@@ -79,7 +81,8 @@ impl Init<'_> {
             Order::Start(_) => return Err(io::Error::from(io::ErrorKind::InvalidData)),
             Order::Spawn { id, argv, env, cwd, files: given, aside } => {
                 let cwd = if cwd.is_empty() { self.enforcement.workdir().as_os_str() } else { OsStr::new(&cwd) };
-                let program = Program { argv, env, cwd: cwd.to_owned(), enforcement: self.enforcement };
+                let program =
+                    Program { argv, env, cwd: cwd.to_owned(), enforcement: self.enforcement, guards: self.guards };
                 (id, self.spawn(id, &program, given, files, aside))
             }
             Order::Signal { id, signal } => (id, refused(sys::signal_box(signal), Answer::Done)),

@@ -1,4 +1,5 @@
-//! The system calls that no safe wrapper exists for: the only file of the project with `unsafe` in it.
+//! The system calls that no safe wrapper exists for: the only file of the project with `unsafe` in it, apart
+//! from the attacks of this crate's tests.
 #![expect(unsafe_code, reason = "each block is one system call, with its reason")]
 
 use nix::libc;
@@ -81,6 +82,33 @@ pub(crate) fn reset_signals() -> io::Result<()> {
         None,
     )
     .map_err(io::Error::from)
+}
+
+/// Joins a session keyring of its own, so that the keys of the user's session cannot be asked for.
+///
+/// Where the kernel refuses, it either has no keys or a filter that holds inside of boxes as well; and the filter of each
+/// box forbids the calls that ask for keys. So nothing depends on this alone, least of all on the user's quota of keys.
+pub(crate) fn leave_session_keyring() {
+    // SAFETY: a number and a null pointer, which asks for a keyring without a name.
+    unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<u8>()) };
+}
+
+/// Whether the kernel has filters of system calls, with the answers that are needed.
+pub(crate) fn has_seccomp() -> bool {
+    [libc::SECCOMP_RET_ERRNO, libc::SECCOMP_RET_KILL_PROCESS].iter().all(|action: &u32| {
+        // SAFETY: the kernel reads one number, which lives until the call returns.
+        let answer = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const *action) };
+        answer == 0
+    })
+}
+
+/// The version of Landlock that the kernel offers, if any.
+pub(crate) fn landlock_version() -> Option<u8> {
+    /// Asks for the version instead of making rules.
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the kernel takes no structure, which the null pointer and the size of 0 say.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
+    u8::try_from(version).ok().filter(|version| *version > 0)
 }
 
 /// Switches the loopback interface on.

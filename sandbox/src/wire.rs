@@ -42,6 +42,24 @@ pub(crate) mod path {
     }
 }
 
+/// Several of them.
+pub(crate) mod paths {
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+    use std::ffi::{OsStr, OsString};
+    use std::path::PathBuf;
+
+    #[expect(clippy::ref_option, reason = "what serde passes")]
+    pub(crate) fn serialize<S: Serializer>(paths: &Option<Vec<PathBuf>>, serializer: S) -> Result<S::Ok, S::Error> {
+        let texts = paths.as_ref().map(|paths| paths.iter().map(|path| path.as_os_str()).collect::<Vec<&OsStr>>());
+        texts.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<PathBuf>>, D::Error> {
+        let texts = Option::<Vec<OsString>>::deserialize(deserializer)?;
+        Ok(texts.map(|texts| texts.into_iter().map(PathBuf::from).collect()))
+    }
+}
+
 /// What the parent sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
@@ -66,7 +84,7 @@ pub(crate) enum Report {
     Born,
     /// All steps done; the listening sockets come beside it, in the order of the plan.
     Ready,
-    /// A step failed: its index, the path it was about, the kernel's answer.
+    /// A step failed, or a guard, which are counted on from there: its index, the path it was about, the kernel's answer.
     Failed { step: usize, path: Option<OsString>, errno: i32 },
     /// The answer to an order.
     Answer { id: u64, answer: Answer },
@@ -98,6 +116,8 @@ pub(crate) enum ChildStage {
     Setup,
     /// The working directory.
     Directory,
+    /// The guards.
+    Guard,
     /// The program.
     Program,
 }

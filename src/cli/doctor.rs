@@ -120,6 +120,7 @@ async fn boxes(environment: &HostEnvironment, checks: &mut Vec<Check>) -> (Optio
                 "sandbox",
                 "an empty box starts and ends; user, mount, pid, ipc, uts, cgroup and network namespaces",
             ));
+            checks.extend(guards(&host));
             (kernel, layers)
         }
         Err(why) => {
@@ -128,6 +129,23 @@ async fn boxes(environment: &HostEnvironment, checks: &mut Vec<Check>) -> (Optio
             (kernel, Vec::new())
         }
     }
+}
+
+/// The rules on each process, beside what its box shows: tried in the same box.
+fn guards(host: &Host) -> Vec<Check> {
+    let lacks = host.shortcomings().into_iter().map(|lack| Check::warning("landlock", lack.cause, lack.fix));
+    let mut checks: Vec<Check> = lacks.collect();
+    if let (true, Some(version)) = (checks.is_empty(), host.landlock) {
+        checks.push(Check::ok("landlock", format!("version {version}")));
+    }
+    let filter = if host.seccomp {
+        Check::ok("seccomp", "system calls are filtered")
+    } else {
+        let fix = "run on a kernel with CONFIG_SECCOMP_FILTER, and outside containers that forbid it";
+        Check::failed("seccomp", "no filter of system calls can be had", fix)
+    };
+    checks.push(filter);
+    checks
 }
 
 fn repository(

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandbox::{Enforcement, Host, Policy, PrivateDir};
+
 use super::agents::{Crew, run_all};
 use super::error::Error;
 use super::finish::Finish;
@@ -52,9 +54,12 @@ pub async fn execute(
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
     let capturer = site.capturer(begun).await?;
-    options.host = host_record(&capturer.host);
+    let isolation = isolation_layers(&capturer.host)?;
+    options.host = host_record(&capturer.host, &isolation);
+    for lack in capturer.host.shortcomings() {
+        tracing::warn!(fix = %lack.fix, "{}", lack.cause);
+    }
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
-    let isolation = isolation_layers();
     let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
     let crew = Arc::new(Crew {
@@ -115,22 +120,27 @@ pub(super) fn close(
     Ok(Report { run: recorder.run().id().clone(), state: recorder.state(), exit_code, landed })
 }
 
-/// The layers that keep agents apart, by name, for the record.
-pub fn isolation_layers() -> Vec<String> {
-    ["user", "mount", "pid", "ipc", "uts", "cgroup", "network"]
-        .map(|kind| format!("{kind}-namespace"))
-        .into_iter()
-        .chain(["no-new-privileges", "no-capabilities", "private-git-directory", "private-home"].map(str::to_owned))
-        .collect()
+/// The layers that keep agents apart on this machine, by name, for the record: what the box of an agent really has, where
+/// the plan gives it no network of the host's.
+fn isolation_layers(host: &Host) -> Result<Vec<String>, Error> {
+    let home = PrivateDir { source: "/private/home".into(), target: "/home/user".into() };
+    let usual = Policy::new("/worktree", home, "/private/tmp");
+    let enforcement = Enforcement::plan(&usual, host)
+        .map_err(|refusal| Error::Unfit { cause: refusal.cause.clone(), fix: refusal.fix.clone() })?;
+    let boxed = enforcement.layers().into_iter().map(|layer| layer.name().to_owned());
+    Ok(boxed.chain(["private-git-directory", "private-home"].map(str::to_owned)).collect())
 }
 
-fn host_record(host: &sandbox::Host) -> serde_json::Value {
+/// What the machine can do, as it is kept with the run.
+fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
     serde_json::json!({
         "v": 1,
         "uid": host.uid,
         "gid": host.gid,
         "kernel": format!("{}.{}", host.kernel.major, host.kernel.minor),
-        "layers": isolation_layers(),
+        "landlock": host.landlock,
+        "layers": layers,
+        "shortcomings": host.shortcomings().into_iter().map(|lack| lack.cause).collect::<Vec<_>>(),
         "degraded": [],
     })
 }

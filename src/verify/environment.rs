@@ -186,7 +186,8 @@ fn layers(enforcement: &Enforcement) -> Vec<String> {
         | Step::Undumpable
         | Step::Limit { .. } => Some(step.to_string()),
     };
-    enforcement.steps().iter().filter_map(without_places).collect()
+    let steps = enforcement.steps().iter().filter_map(without_places);
+    steps.chain(enforcement.layers().iter().map(ToString::to_string)).collect()
 }
 
 #[cfg(test)]

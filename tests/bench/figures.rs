@@ -77,12 +77,12 @@ pub(crate) async fn boxes(scene: &Scene, rounds: usize, table: &mut Table) {
         killed.push(begun.elapsed());
     }
     unmake(scene, &workspace, &task.name);
-    let (plain, whole) = (median(bare), median(whole));
+    let (spawned, whole) = (median(bare), median(whole));
     table.times(
         "start of a box, over fork and exec",
         None,
-        whole.saturating_sub(plain),
-        Some(("fork and exec", plain)),
+        whole.saturating_sub(spawned),
+        Some(("fork and exec", spawned)),
         "8 ms",
     );
     table.times("killing all of a box", None, median(killed), None, "50 ms");

@@ -385,12 +385,22 @@ fn a_verdict_that_is_none_is_no_pass() {
 #[test]
 fn exactly_as_many_agents_run_at_once_as_the_plan_says() {
     let world = World::new();
-    let mut text = "[run]\nname = \"jobs\"\njobs = 3\n[verify]\ncommand = [\"true\"]\n".to_owned();
-    for agent in 0..8 {
-        text += &format!(
-            "[agents.a{agent}]\nowns = [\"docs/{agent}\"]\nrun = [\"sh\", \"-ec\", \"touch docs/{agent}; sleep 0.4\"]\n"
-        );
-    }
+    let head = "[run]
+name = \"jobs\"
+jobs = 3
+[verify]
+command = [\"true\"]
+"
+    .to_owned();
+    let agent = |number: u32| {
+        format!(
+            "[agents.a{number}]
+owns = [\"docs/{number}\"]
+run = [\"sh\", \"-ec\", \"touch docs/{number}; sleep 0.4\"]
+"
+        )
+    };
+    let text: String = std::iter::once(head).chain((0..8).map(agent)).collect();
     let events = events(&world, &text, &[], 0);
     let (mut now, mut most) = (0, 0);
     for event in &events {

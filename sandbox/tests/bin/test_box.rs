@@ -6,6 +6,8 @@
     reason = "a helper of tests: it prints what it finds, and starts itself again"
 )]
 
+mod calls;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt as _;
@@ -24,11 +26,22 @@ fn main() {
         ["abstract", name] => abstract_socket(name),
         ["unix", path] => unix_socket(path),
         ["new-user-namespace"] => new_user_namespace(),
-        ["hop"] => hop(),
+        ["calls", names @ ..] => calls(names),
+        #[cfg(target_arch = "x86_64")]
+        ["i386"] => Ok(calls::call_as_i386()),
+        ["type"] => Ok(calls::type_for_the_user()),
+        ["read-key"] => calls::read_key().map_err(Into::into),
+        ["keys", root] => keys(root),
+        ["threads"] => threads(),
+        ["stray", behaviour, mark] => stray(behaviour, mark),
+        ["signal", pid] => signal(pid),
+        ["hop", mark] => hop(mark),
         ["write-on", path] => write_on(path),
         ["without-namespaces"] => without_namespaces(),
         ["probe"] => probe(),
-        ["parent", root] => parent(root),
+        ["probe-without", name] => probe_without(name),
+        ["parent", root] => parent(root, "echo started; setsid /bin/sleep 1000 & exec /bin/sleep 1000"),
+        ["parent", root, script] => parent(root, script),
         other => Err(format!("no such helper: {other:?}").into()),
     };
     match outcome {
@@ -66,13 +79,90 @@ fn new_user_namespace() -> Outcome {
 }
 
 /// Forks away for ever: each process leaves its session, starts the next and ends. TERM does nothing to it.
-fn hop() -> Outcome {
+fn hop(mark: &str) -> Outcome {
     let mut term = nix::sys::signal::SigSet::empty();
     term.add(nix::sys::signal::Signal::SIGTERM);
     term.thread_block()?;
     let _ = nix::unistd::setsid();
-    Command::new("/proc/self/exe").arg("hop").spawn()?;
+    Command::new("/proc/self/exe").args(["hop", mark]).spawn()?;
     std::process::exit(0);
+}
+
+/// The answer to each call, one a line.
+fn calls(names: &[&str]) -> Outcome {
+    let answers: Result<Vec<String>, String> =
+        names.iter().map(|name| calls::call(name).map(|answer| format!("{name} {answer}"))).collect();
+    Ok(answers?.join("\n"))
+}
+
+/// Threads, processes, pipes and sockets, as programs use them.
+fn threads() -> Outcome {
+    let threads: Vec<_> = (0..8).map(|n| std::thread::spawn(move || n * 2)).collect();
+    let sum: i32 = threads.into_iter().map(|thread| thread.join().unwrap_or(-1000)).sum();
+    let (mut one, mut two) = UnixStream::pair()?;
+    one.write_all(b"x")?;
+    two.read_exact(&mut [0])?;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let mut client = TcpStream::connect(listener.local_addr()?)?;
+    client.write_all(b"y")?;
+    listener.accept()?.0.read_exact(&mut [0])?;
+    let output = Command::new("/bin/echo").arg("child").output()?;
+    Ok(format!("{sum} {}", String::from_utf8(output.stdout)?.trim()))
+}
+
+fn signal(pid: &str) -> Outcome {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.parse()?), None)?;
+    Ok("signalled".to_owned())
+}
+
+/// Stays, in one of the ways that leftovers of agents do. TERM does nothing to any of them.
+fn stray(behaviour: &str, mark: &str) -> Outcome {
+    use nix::sys::signal::Signal;
+    let mut polite = nix::sys::signal::SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        polite.add(signal);
+    }
+    polite.thread_block()?;
+    let again = |behaviour: &str| {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["stray", behaviour, mark]);
+        command
+    };
+    match behaviour {
+        "deaf" => println!("up"),
+        "session" => {
+            nix::unistd::setsid()?;
+            println!("up");
+        }
+        // The one in the middle ends at once.
+        "daemon" => {
+            again("middle").spawn()?.wait()?;
+        }
+        "middle" => {
+            nix::unistd::setsid()?;
+            again("deaf").spawn()?;
+            std::process::exit(0);
+        }
+        "hopper" => {
+            for _ in 0..3 {
+                Command::new("/proc/self/exe").args(["hop", mark]).spawn()?;
+            }
+            println!("up");
+        }
+        "stopped" => {
+            println!("up");
+            nix::sys::signal::raise(Signal::SIGSTOP)?;
+        }
+        // Ends itself; what it started holds the output.
+        "holder" => {
+            again("deaf").stdin(Stdio::null()).spawn()?;
+            again("session").stdin(Stdio::null()).spawn()?;
+        }
+        other => return Err(format!("no such behaviour: {other}").into()),
+    }
+    loop {
+        nix::unistd::pause();
+    }
 }
 
 /// Writes a byte at a time, for ever.
@@ -104,15 +194,63 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 
 fn probe() -> Outcome {
     let host = runtime()?.block_on(sandbox::Host::probe(&sandbox::Launcher::default()));
-    Ok(format!("{:?}", host.obstacle))
+    Ok(format!("{:?} landlock {} seccomp {}", host.obstacle, host.landlock.is_some(), host.seccomp))
+}
+
+/// Goes where the kernel refuses one call, and probes from there.
+fn probe_without(name: &str) -> Outcome {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    let (call, errno) = match name {
+        "landlock" => (nix::libc::SYS_landlock_create_ruleset, nix::libc::ENOSYS),
+        "landlock-half" => (nix::libc::SYS_landlock_restrict_self, nix::libc::EPERM),
+        "seccomp" => (nix::libc::SYS_seccomp, nix::libc::ENOSYS),
+        other => return Err(format!("no such call: {other}").into()),
+    };
+    let (allow, deny) = (SeccompAction::Allow, SeccompAction::Errno(errno.unsigned_abs()));
+    let rules = [(call, Vec::new())].into_iter().collect();
+    let program: BpfProgram = SeccompFilter::new(rules, allow, deny, std::env::consts::ARCH.try_into()?)?.try_into()?;
+    seccompiler::apply_filter(&program)?;
+    let output = Command::new("/proc/self/exe").arg("probe").stderr(Stdio::inherit()).output()?;
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The tightest policy, with this program at `/run/helper`.
+fn policy(root: &str) -> std::io::Result<sandbox::Policy> {
+    let root = std::path::PathBuf::from(root);
+    let home = sandbox::PrivateDir { source: root.join("home"), target: root.join("user") };
+    let own = std::fs::read_link("/proc/self/exe")?;
+    Ok(sandbox::Policy::new(root.join("work"), home, root.join("tmp"))
+        .expose(sandbox::Expose::read_only(own).at("/run/helper")))
+}
+
+/// Puts a key into the session, and tells what a child reads of it: as it is, in a box without a filter, and in a box.
+fn keys(root: &str) -> Outcome {
+    use sandbox::{Enforcement, Guard, Host, Launcher, Sandbox, Stdio as To};
+    calls::make_key()?;
+    let plain = Command::new("/proc/self/exe").arg("read-key").output()?;
+    let mut said = String::from_utf8(plain.stdout)?;
+    let policy = policy(root)?;
+    runtime()?.block_on(async {
+        let launcher = Launcher::default();
+        let whole = Enforcement::plan(&policy, &Host::probe(&launcher).await)?;
+        let unfiltered = whole.clone().without_guard(|guard| matches!(guard, Guard::Seccomp { .. }));
+        for plan in [unfiltered, whole] {
+            let sandbox = Sandbox::start(&plan, &launcher).await?;
+            let command = sandbox::Command::new(["/run/helper", "read-key"]).stdout(To::Piped);
+            let mut child = sandbox.spawn(command).await?;
+            let mut out = child.stdout.take().ok_or("no output")?;
+            child.wait().await?;
+            tokio::io::AsyncReadExt::read_to_string(&mut out, &mut said).await?;
+            sandbox.shutdown().await?;
+        }
+        Ok(said)
+    })
 }
 
 /// Starts a box whose command shares this process's output, and stays until its input ends.
-fn parent(root: &str) -> Outcome {
-    use sandbox::{Enforcement, Host, Launcher, Policy, PrivateDir, Sandbox, Stdio as To};
-    let root = std::path::PathBuf::from(root);
-    let home = PrivateDir { source: root.join("home"), target: root.join("user") };
-    let policy = Policy::new(root.join("work"), home, root.join("tmp"));
+fn parent(root: &str, script: &str) -> Outcome {
+    use sandbox::{Enforcement, Host, Launcher, Sandbox, Stdio as To};
+    let policy = policy(root)?;
     runtime()?.block_on(async {
         let launcher = Launcher::default();
         let plan = Enforcement::plan(&policy, &Host::probe(&launcher).await)?;
@@ -121,8 +259,7 @@ fn parent(root: &str) -> Outcome {
         let mut bystander = Command::new("/bin/sleep");
         bystander.arg("60").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let stdout = rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3)?;
-        let command =
-            sandbox::Command::new(["/bin/sh", "-c", "echo started; setsid /bin/sleep 1000 & exec /bin/sleep 1000"]);
+        let command = sandbox::Command::new(["/bin/sh", "-c", script]).env("PATH", "/usr/bin:/bin");
         let mut child = sandbox.spawn(command.stdout(To::Fd(stdout))).await?;
         // Until the box ends without us; the tests kill this process otherwise.
         let end = child.wait().await;

@@ -22,7 +22,7 @@ async fn one_that_forks_away_for_ever_is_dead_too() {
     let bench = Bench::new().await;
     let sandbox = bench.start(&bench.policy()).await;
     for _ in 0..5 {
-        let script = "for n in 1 2 3 4; do /run/helper hop & done; exit 0";
+        let script = "for n in 1 2 3 4; do /run/helper hop x & done; exit 0";
         let mut child = sandbox.spawn(shell(script).stdout(Stdio::Piped)).await.unwrap();
         assert_eq!(soon(child.wait()).await.unwrap().status, Status::Exited(0));
         read(child.stdout.take().unwrap()).await;
@@ -181,7 +181,7 @@ async fn a_box_dies_with_its_outer_process() {
 }
 
 /// The one child of that name.
-fn child_of(parent: u32, name: &str) -> i32 {
+pub(crate) fn child_of(parent: u32, name: &str) -> i32 {
     let wanted = [format!("Name:\t{name}"), format!("PPid:\t{parent}")];
     let matches = |pid: i32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Boxes that do not start, and what they say.
 
-use crate::bench::{Bench, helper, soon};
+use crate::bench::{Bench, helper, plainly, soon};
 use sandbox::{Expose, Host, Launcher, Sandbox, StartError, Step};
 use std::os::unix::fs::symlink;
 
@@ -64,4 +64,13 @@ async fn a_machine_without_user_namespaces_is_recognised() {
     assert!(text.contains("Some(NamespacesOff)"), "{text}");
     let host = soon(Host::probe(&Launcher::new(helper()))).await;
     assert_eq!(host.obstacle, None, "and this machine is not one");
+}
+
+#[tokio::test]
+async fn what_a_machine_lacks_is_found_by_trying() {
+    let found = |name| plainly(&["probe-without", name]).replace("ok ", "").trim().to_owned();
+    let has = soon(Host::probe(&Launcher::new(helper()))).await.landlock.is_some();
+    assert_eq!(found("landlock"), "None landlock false seccomp true");
+    assert_eq!(found("landlock-half"), "None landlock false seccomp true", "offered, and not to be had");
+    assert_eq!(found("seccomp"), format!("None landlock {has} seccomp false"));
 }

@@ -1,0 +1,43 @@
+//! What a probe runs in an empty box: the very things that the guards should stop.
+
+use crate::protection::Protection;
+use crate::sys;
+use nix::sched::CloneFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// The argument that asks a program to be the canary.
+pub(crate) const ASKED: &str = "__sandbox-canary";
+
+/// Where a box can be written as far as mounts go, and where the probe's rules do not allow it.
+const CAGE: &str = "/dev/shm/canary";
+
+/// Nothing was stopped that should not be, and all that should be was.
+pub(crate) const STOPPED: i32 = 0;
+const NOT_FILTERED: i32 = 3;
+const NOT_FENCED: i32 = 4;
+const NOT_READABLE: i32 = 5;
+
+/// Tries what `expected` names and tells by its exit code whether it was stopped.
+pub(crate) fn sing(expected: &[String]) -> i32 {
+    let wanted = |protection: Protection| expected.iter().any(|word| word == protection.name());
+    // Asks for no namespace, so that nothing but a filter can refuse it.
+    if wanted(Protection::Seccomp) && nix::sched::unshare(CloneFlags::empty()) != Err(nix::Error::EPERM) {
+        return NOT_FILTERED;
+    }
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let written = rustix::fs::open(CAGE, flags, Mode::from_raw_mode(0o600)).map(drop);
+    if wanted(Protection::LandlockFiles) && written != Err(Errno::ACCESS) {
+        return NOT_FENCED;
+    }
+    if rustix::fs::open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).is_err() {
+        return NOT_READABLE;
+    }
+    STOPPED
+}
+
+/// Becomes the canary and never returns.
+pub(crate) fn main() -> ! {
+    let expected: Vec<String> = std::env::args().skip(2).collect();
+    sys::exit_now(sing(&expected))
+}

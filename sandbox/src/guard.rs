@@ -1,0 +1,93 @@
+//! What confines each command for good, from just before its program starts: the last steps of a plan.
+//!
+//! Apart from [`crate::Step`]s because they are made ready once, when the box starts, and applied many times; and because
+//! what they forbid would keep init from its own work.
+
+use crate::fence::Fence;
+use crate::filter::Filter;
+use crate::policy::Nesting;
+use crate::wire::Fault;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// One confinement of commands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Guard {
+    /// Landlock rules.
+    Landlock {
+        /// The version of the kernel's interface.
+        version: u8,
+        /// Where files may be written and made, with all below, if that is bounded at all. It is not where namespaces may
+        /// be nested: the kernel forbids every mount to a process that such rules hold for.
+        #[serde(with = "crate::wire::paths")]
+        writable: Option<Vec<PathBuf>>,
+        /// Whether signals and connections to abstract sockets stay in the box, or rather among what one command started.
+        scopes: bool,
+    },
+    /// The filter of system calls. Always the last one.
+    Seccomp {
+        /// Whether it lets namespaces and mounts be made.
+        nesting: Nesting,
+    },
+}
+
+impl fmt::Display for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Landlock { version, writable, scopes } => {
+                write!(f, "landlock {version}")?;
+                if *scopes {
+                    f.write_str(", scopes")?;
+                }
+                if let Some(writable) = writable {
+                    f.write_str(", write only")?;
+                    writable.iter().try_for_each(|path| write!(f, " {}", path.display()))?;
+                }
+                Ok(())
+            }
+            Self::Seccomp { nesting: Nesting::Denied } => f.write_str("seccomp"),
+            Self::Seccomp { nesting: Nesting::Allowed } => f.write_str("seccomp, namespaces allowed"),
+        }
+    }
+}
+
+/// A guard that has been made ready.
+enum Ready {
+    Fence(Fence),
+    Filter(Filter),
+}
+
+/// All guards of a box, ready for its commands.
+pub(crate) struct Guards {
+    ready: Vec<Ready>,
+}
+
+impl Guards {
+    /// Makes them ready, in init, when the box is otherwise complete. On failure, tells which one it was.
+    pub(crate) fn new(guards: &[Guard]) -> Result<Self, (usize, Fault)> {
+        let ready = guards.iter().enumerate().map(|(index, guard)| guard.ready().map_err(|fault| (index, fault)));
+        Ok(Self { ready: ready.collect::<Result<_, _>>()? })
+    }
+
+    /// Confines this process, in order.
+    pub(crate) fn apply(&self) -> io::Result<()> {
+        self.ready.iter().try_for_each(|ready| match ready {
+            Ready::Fence(fence) => fence.apply(),
+            Ready::Filter(filter) => filter.apply(),
+        })
+    }
+}
+
+impl Guard {
+    fn ready(&self) -> Result<Ready, Fault> {
+        match self {
+            Self::Landlock { version, writable, scopes } => {
+                Fence::new(*version, writable.as_deref(), *scopes).map(Ready::Fence)
+            }
+            Self::Seccomp { nesting } => Ok(Ready::Filter(Filter::new(*nesting)?)),
+        }
+    }
+}

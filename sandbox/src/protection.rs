@@ -1,0 +1,130 @@
+//! What is in force in a box, by name: for records, and for those who want to know.
+
+use crate::guard::Guard;
+use crate::plan::Enforcement;
+use crate::step::Step;
+use std::fmt;
+
+/// One thing that protects the host from what runs in a box. Its name is stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protection {
+    /// Its users are others than the host's.
+    UserNamespace,
+    /// Its mounts are its own.
+    MountNamespace,
+    /// It sees no process but its own.
+    PidNamespace,
+    /// Its shared memory and message queues are its own.
+    IpcNamespace,
+    /// Its host name is its own.
+    UtsNamespace,
+    /// It sees no control group but its own.
+    CgroupNamespace,
+    /// Its network is its own, with nothing but loopback.
+    NetworkNamespace,
+    /// What was not made writable is read-only.
+    ReadOnlyRoot,
+    /// The parts of `/proc` that all of the host shares are read-only.
+    ReadOnlyProc,
+    /// It can make no namespace.
+    NoNesting,
+    /// No capability is left.
+    NoCapabilities,
+    /// No program gives more rights than its caller has.
+    NoNewPrivileges,
+    /// A command can write where it should and nowhere else, by rules on the process.
+    LandlockFiles,
+    /// A command can signal only what it started, and connect to no abstract socket but theirs, by rules on the process.
+    LandlockScopes,
+    /// System calls are filtered.
+    Seccomp,
+}
+
+impl Protection {
+    /// Its name, which stays the same from version to version.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UserNamespace => "user-namespace",
+            Self::MountNamespace => "mount-namespace",
+            Self::PidNamespace => "pid-namespace",
+            Self::IpcNamespace => "ipc-namespace",
+            Self::UtsNamespace => "uts-namespace",
+            Self::CgroupNamespace => "cgroup-namespace",
+            Self::NetworkNamespace => "network-namespace",
+            Self::ReadOnlyRoot => "read-only-root",
+            Self::ReadOnlyProc => "read-only-proc",
+            Self::NoNesting => "no-nested-namespaces",
+            Self::NoCapabilities => "no-capabilities",
+            Self::NoNewPrivileges => "no-new-privileges",
+            Self::LandlockFiles => "landlock-files",
+            Self::LandlockScopes => "landlock-scopes",
+            Self::Seccomp => "seccomp",
+        }
+    }
+}
+
+impl fmt::Display for Protection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Enforcement {
+    /// What is really in force once a command of this box runs, from the plan's own steps: each must succeed, or nothing
+    /// starts. Sorted, each once.
+    pub fn layers(&self) -> Vec<Protection> {
+        let mut all: Vec<Protection> = self.steps().iter().flat_map(of_step).collect();
+        all.extend(self.guards().iter().flat_map(of_guard));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+fn of_step(step: &Step) -> Vec<Protection> {
+    match step {
+        Step::Unshare { network } => {
+            let mut spaces = vec![
+                Protection::UserNamespace,
+                Protection::MountNamespace,
+                Protection::PidNamespace,
+                Protection::IpcNamespace,
+                Protection::UtsNamespace,
+                Protection::CgroupNamespace,
+            ];
+            spaces.extend(network.then_some(Protection::NetworkNamespace));
+            spaces
+        }
+        Step::Root => vec![Protection::ReadOnlyRoot],
+        Step::ProtectProcesses => vec![Protection::ReadOnlyProc],
+        Step::ForbidNesting => vec![Protection::NoNesting],
+        Step::DropCapabilities => vec![Protection::NoCapabilities],
+        Step::NoNewPrivileges => vec![Protection::NoNewPrivileges],
+        Step::Map { .. }
+        | Step::Private
+        | Step::Clone { .. }
+        | Step::Devices { .. }
+        | Step::Processes
+        | Step::Scratch { .. }
+        | Step::Hide { .. }
+        | Step::Bind { .. }
+        | Step::Mask { .. }
+        | Step::Seal { .. }
+        | Step::Pivot
+        | Step::Hostname { .. }
+        | Step::Loopback
+        | Step::Listen { .. }
+        | Step::Undumpable
+        | Step::Limit { .. } => Vec::new(),
+    }
+}
+
+fn of_guard(guard: &Guard) -> Vec<Protection> {
+    match guard {
+        Guard::Landlock { writable, scopes, .. } => {
+            let files = writable.is_some().then_some(Protection::LandlockFiles);
+            files.into_iter().chain(scopes.then_some(Protection::LandlockScopes)).collect()
+        }
+        Guard::Seccomp { .. } => vec![Protection::Seccomp],
+    }
+}
