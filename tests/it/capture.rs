@@ -529,3 +529,43 @@ async fn line_ends_are_what_gits_attributes_say() {
         assert_eq!(String::from_utf8_lossy(&files[name.as_bytes()].1), content, "{name}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sparse_checkout_loses_nothing() {
+    let world = World::new();
+    world.git(&["sparse-checkout", "set", "src"]);
+    let mut bench = Bench::new(world).await;
+    assert!(!bench.worktree().join("docs").exists(), "the worktree is as sparse as the checkout");
+    let end = bench.attempt(&["test -z \"$(git status --porcelain)\""]).await;
+    bench.expect(&end, AttemptOutcome::NoChanges);
+    let end =
+        bench.attempt(&["echo x >> src/a.txt; mkdir -p docs other; echo new > docs/new; echo new > other/new"]).await;
+    bench.expect(&end, AttemptOutcome::Completed);
+    let names = ["README.md", "docs/new", "docs/x.txt", "other/new", "src/a.txt", "src/b.txt"];
+    assert_eq!(bench.names(), names, "what is outside the cone is there, new or not");
+    bench.check_replay();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stderr, reason = "a case that cannot run says so")]
+async fn other_forms_of_repositories_are_captured_as_well() {
+    for form in ["--object-format=sha256", "--ref-format=reftable"] {
+        let world = World::without_commits();
+        std::fs::remove_dir_all(world.repo.join(".git")).unwrap();
+        let made = world.try_git(&["init", "-q", form]);
+        if made.code != Some(0) {
+            assert!(form.contains("reftable") && made.stderr.contains("unknown option"), "{made:?}");
+            eprintln!("SKIPPED: this git knows no {form}");
+            continue;
+        }
+        world.write("a", "1\n");
+        world.commit("base");
+        let mut bench = Bench::new(world).await;
+        let work = "echo 2 > a; git commit -qam two; echo s > a; git stash -q; echo x > b; touch -d @1000000000 b";
+        let end = bench.attempt(&[work, "echo y > b; touch -d @1000000000 b", "rm a"]).await;
+        assert_eq!(end.outcome, AttemptOutcome::Completed, "{form}: {} {}", bench.reason(), bench.memory.printed());
+        bench.check_replay();
+        assert!(bench.record(1, 1).agent_head.is_some() && bench.record(1, 1).kept_tips.len() == 1, "{form}");
+        assert_same(form, &bench.snapshot(), &disk(bench.worktree()));
+    }
+}
