@@ -352,6 +352,28 @@ impl RunState {
         counts
     }
 
+    /// Whether previews and candidate are of what the agents have now. An attempt since, or an integration that was cut
+    /// short, leaves them otherwise.
+    pub fn is_integrated(&self) -> bool {
+        let mut completed = self.agents.iter().filter(|agent| agent.outcome() == Some(AttemptOutcome::Completed));
+        self.candidate.is_some() && completed.all(|agent| self.settled(agent).is_some())
+    }
+
+    /// What came of merging the present work of an agent, if that is told in full: it is part of the candidate, or the card
+    /// that holds it is open.
+    pub fn settled<'a>(&self, agent: &'a AgentState) -> Option<&'a MergeState> {
+        let merge = agent.merge.as_ref()?;
+        let is_of_now = agent.last_attempt()?.finished.as_ref()?.snapshot.as_ref() == Some(&merge.snapshot);
+        let is_told = match merge.result {
+            PreviewResult::Clean => merge.merged_as.is_some(),
+            PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error => {
+                self.open_cards().any(|card| merge.cards.contains(&card.id))
+            }
+            PreviewResult::Blocked => true,
+        };
+        (is_of_now && is_told).then_some(merge)
+    }
+
     /// Whether the newest verification judged exactly the present candidate.
     pub fn verifier_is_fresh(&self) -> bool {
         match (&self.verification, &self.candidate) {

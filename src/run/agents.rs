@@ -48,8 +48,12 @@ pub(super) async fn run_all(crew: &Arc<Crew>, jobs: usize) -> Result<(), Error> 
         let stopping = failed.is_some() || crew.signals.stop.is_cancelled();
         let decision = scheduler::decide(&entries, jobs, stopping);
         for (name, by) in &decision.block {
-            crew.block(name, by)?;
             set(&mut entries, name, Stand::Ended { can_be_built_on: false });
+            if let Err(error) = crew.block(name, by) {
+                // Not told at once: those at work would be dropped before what they did is captured.
+                failed.get_or_insert(error);
+                crew.signals.stop.cancel();
+            }
         }
         if !decision.block.is_empty() {
             continue;

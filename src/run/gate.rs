@@ -30,7 +30,7 @@ pub fn decide(state: &RunState, facts: &Facts) -> GateDecided {
         ));
     }
     for agent in &state.agents {
-        blocks.extend(agent_block(agent));
+        blocks.extend(agent_block(state, agent));
     }
     for card in state.open_cards() {
         blocks.push(GateBlock {
@@ -59,7 +59,7 @@ fn block(kind: BlockKind, message: String, next: String) -> GateBlock {
     GateBlock { kind, agent: None, card: None, paths: Vec::new(), message, next }
 }
 
-fn agent_block(agent: &AgentState) -> Option<GateBlock> {
+fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
     let name = &agent.name;
     let told = |kind, message: String, next: String| {
         Some(GateBlock { agent: Some(name.clone()), ..block(kind, message, next) })
@@ -69,7 +69,7 @@ fn agent_block(agent: &AgentState) -> Option<GateBlock> {
         None => {
             told(BlockKind::AgentIncomplete, format!("agent `{name}` has not ended"), format!("`sandbox retry {name}`"))
         }
-        Some(AttemptOutcome::Completed) => match agent.merge.as_ref().map(|merge| merge.result) {
+        Some(AttemptOutcome::Completed) => match state.settled(agent).map(|merge| merge.result) {
             // A card tells of what is held, and is a block of its own.
             Some(PreviewResult::Clean | PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
             Some(PreviewResult::Blocked) => {
@@ -78,9 +78,11 @@ fn agent_block(agent: &AgentState) -> Option<GateBlock> {
                     format!("agent `{name}` builds on {}, which is not merged", by.collect::<Vec<_>>().join(", "));
                 told(BlockKind::NotMerged, message, "settle what holds that one, then `sandbox merge`".to_owned())
             }
-            None => {
-                told(BlockKind::NotMerged, format!("agent `{name}` is not merged yet"), "`sandbox merge`".to_owned())
-            }
+            None => told(
+                BlockKind::NotMerged,
+                format!("what agent `{name}` made is not merged yet"),
+                format!("`sandbox merge {}`", state.run_id),
+            ),
         },
         Some(
             outcome @ (AttemptOutcome::NoChanges
@@ -135,7 +137,10 @@ fn verifier_block(state: &RunState) -> Option<GateBlock> {
         Verdict::Blocked => {
             Some(block(BlockKind::VerifierFailed, format!("the verifier's pass does not count: {why}"), look))
         }
-        Verdict::None => Some(block(BlockKind::NoVerdict, format!("the verifier gave no verdict: {why}"), look)),
+        Verdict::None => {
+            let next = format!("`sandbox logs verify --run {run}`, then {again}");
+            Some(block(BlockKind::NoVerdict, format!("the verifier gave no verdict: {why}"), next))
+        }
     }
 }
 

@@ -27,6 +27,8 @@ fn name() -> AgentName {
 struct Story {
     outcome: Option<AttemptOutcome>,
     preview: Option<PreviewResult>,
+    merged: bool,
+    previewed_snapshot: char,
     card: bool,
     verifier: bool,
     verdict: Option<Verdict>,
@@ -38,6 +40,8 @@ impl Default for Story {
         Self {
             outcome: Some(AttemptOutcome::Completed),
             preview: Some(PreviewResult::Clean),
+            merged: true,
+            previewed_snapshot: 'b',
             card: false,
             verifier: true,
             verdict: Some(Verdict::Pass),
@@ -63,8 +67,11 @@ impl Story {
             tell(Subject::agent(&name()), EventKind::CardOpened(Box::new(card())));
         }
         if let Some(result) = self.preview {
-            tell(Subject::agent(&name()), EventKind::MergePreviewed(previewed(result)));
-            tell(Subject::agent(&name()), EventKind::CandidateAdvanced(advanced()));
+            let previewed = previewed(result, commit(self.previewed_snapshot));
+            tell(Subject::agent(&name()), EventKind::MergePreviewed(previewed));
+            if self.merged {
+                tell(Subject::agent(&name()), EventKind::CandidateAdvanced(advanced()));
+            }
         }
         if let Some(verdict) = self.verdict {
             tell(Subject::run(), EventKind::VerifyFinished(verified(verdict, tree(self.verified_tree))));
@@ -150,14 +157,14 @@ fn card() -> Card {
     }
 }
 
-fn previewed(result: PreviewResult) -> MergePreviewed {
+fn previewed(result: PreviewResult, snapshot: CommitId) -> MergePreviewed {
     MergePreviewed {
         onto: commit('a'),
         contribution: Some(commit('b')),
-        snapshot: commit('b'),
+        snapshot,
         currency: Currency::Current,
         result,
-        cards: Vec::new(),
+        cards: vec!["c1".parse().unwrap()],
         blocked_by: vec!["other".parse().unwrap()],
         observation_key: String::new(),
     }
@@ -214,6 +221,23 @@ fn work_that_is_not_merged_shuts_it() {
     assert_eq!(never.codes(&Facts::default()), (vec![BlockKind::NotMerged], 1));
     let blocked = Story { preview: Some(PreviewResult::Blocked), ..Story::default() };
     assert_eq!(blocked.codes(&Facts::default()), (vec![BlockKind::NotMerged], 1));
+}
+
+#[test]
+fn an_integration_that_was_cut_short_shuts_it() {
+    let not_merged = || (vec![BlockKind::NotMerged], 1);
+    let cut = Story { merged: false, verdict: None, ..Story::default() };
+    assert_eq!(cut.codes(&Facts::default()), not_merged(), "previewed, and never made part of the candidate");
+    for result in [PreviewResult::Conflict, PreviewResult::Held, PreviewResult::Error] {
+        let cut = Story { preview: Some(result), ..Story::default() };
+        assert_eq!(cut.codes(&Facts::default()), not_merged(), "{result:?}, and its card never opened");
+    }
+}
+
+#[test]
+fn work_done_since_it_was_merged_shuts_it() {
+    let since = Story { previewed_snapshot: 'd', ..Story::default() };
+    assert_eq!(since.codes(&Facts::default()), (vec![BlockKind::NotMerged], 1));
 }
 
 #[test]

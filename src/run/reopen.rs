@@ -92,9 +92,7 @@ impl Reopened {
 
     async fn do_verify(&self, fresh: bool) -> Result<Report, Error> {
         self.close_interrupted()?;
-        if self.recorder.state().candidate.is_none() {
-            self.finish().integrate().await?;
-        }
+        self.integrate_if_needed().await?;
         self.finish().verify(fresh).await?;
         self.finish().conclude(false).await
     }
@@ -106,13 +104,21 @@ impl Reopened {
 
     async fn do_land(&self) -> Result<Report, Error> {
         self.close_interrupted()?;
-        if self.recorder.state().candidate.is_none() {
-            self.finish().integrate().await?;
-        }
+        self.integrate_if_needed().await?;
         if !self.recorder.state().verifier_is_fresh() {
             self.finish().verify(false).await?;
         }
         self.finish().conclude(true).await
+    }
+
+    /// Previews and candidate, where those there are not of the agents' present work.
+    async fn integrate_if_needed(&self) -> Result<(), Error> {
+        let state = self.recorder.state();
+        let branch = RefName::integration(&state.run_id);
+        let at = tokio::task::block_in_place(|| self.crew.site.repository.load_ref(&branch))?;
+        // The branch is set last, and is all that keeps the candidate.
+        let is_kept = state.candidate.as_ref().is_some_and(|candidate| at.as_ref() == Some(candidate.head.to.object()));
+        if is_kept && state.is_integrated() { Ok(()) } else { self.finish().integrate().await }
     }
 
     /// The next attempt of an agent, in its worktree; or, `fresh`, in a new one made from the present candidate. Then the
