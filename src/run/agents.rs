@@ -221,13 +221,19 @@ impl Crew {
         self.seat_at(task, generation, fork, stand).map(Some)
     }
 
-    /// Takes away what a coordinator that died while it made this worktree left of it, and says what the new one stands
-    /// on. No agent was ever in it: that it is there is written down before one is let in.
+    /// Takes away what a coordinator that died while it made this worktree left of it. No agent was ever in it: that it is
+    /// there is written down before one is let in.
+    pub(super) fn clear(&self, task: &AgentTask, generation: u32) -> Result<(), Error> {
+        let occupant = Occupant::Agent { name: task.name.clone(), generation };
+        let place = self.site.workplaces.place(self.recorder.run().id(), &occupant);
+        remove(&self.site.repository, &self.site.state, &place)?;
+        Ok(())
+    }
+
+    /// Clears the place of a worktree, and says what the new one stands on.
     fn clear_for(&self, task: &AgentTask, generation: u32, fork: &CommitId) -> Result<Place, Error> {
-        let run = self.recorder.run();
         let repository = &self.site.repository;
-        let place = self.site.workplaces.place(run.id(), &Occupant::Agent { name: task.name.clone(), generation });
-        remove(repository, &self.site.state, &place)?;
+        self.clear(task, generation)?;
         let branch = self.branch_of(&task.name);
         match repository.load_ref(&branch)?.map(CommitId::from) {
             None => Ok(Place::NewBranch(branch)),

@@ -218,6 +218,8 @@ impl Reopened {
         let Some(old) = had.last() else {
             return self.crew.prepare(task, 1);
         };
+        let generation = u32::try_from(had.len() + 1).unwrap_or(u32::MAX);
+        self.crew.clear(task, generation)?;
         let branch = self.crew.branch_of(&task.name);
         let stand = match site.repository.load_ref(&branch)?.map(CommitId::from) {
             None => Place::NewBranch(branch),
@@ -227,7 +229,6 @@ impl Reopened {
             }
         };
         self.crew.pin_fork(&task.name, &fork)?;
-        let generation = u32::try_from(had.len() + 1).unwrap_or(u32::MAX);
         self.crew.seat_at(task, generation, fork, stand).map(Some)
     }
 

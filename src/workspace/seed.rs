@@ -28,8 +28,8 @@ pub struct Seeded {
     pub files: u64,
     /// Paths that the plan names and the checkout does not have.
     pub missing: Vec<String>,
-    /// What could not be read, and was passed over, a line each.
-    pub unreadable: Vec<String>,
+    /// What could not be read, or has no place in the worktree, and was passed over, a line each.
+    pub passed_over: Vec<String>,
 }
 
 /// Copies `wanted`, paths from the checkout's root, from `checkout` to `worktree`.
@@ -48,8 +48,10 @@ pub fn seed(checkout: &Path, worktree: &Path, wanted: &[String]) -> Result<Seede
         if leads_through_link(checkout, relative) {
             return Err(refused("a folder on the way to it is a link"));
         }
-        if leads_through_link(worktree, relative) {
-            return Err(refused("a folder on the way to it is a link in the commit that the worktree is made from"));
+        if !is_open(worktree, relative) {
+            // Perhaps an agent's doing, whose work this one builds on: no reason to stop the run.
+            seeded.pass_over(format!("{path}: what should be a folder on the way to it is none in the worktree"));
+            continue;
         }
         match source.symlink_metadata() {
             Ok(_) => copy_tree(&source, &worktree.join(relative), &mut seeded)?,
@@ -76,21 +78,50 @@ pub fn seed_included(repository: &Repository, worktree: &Path) -> Result<Seeded,
     let mut seeded = Seeded::default();
     for path in repository.load_ignored_by(&patterns)? {
         let relative = path.under(Path::new(""));
-        if leads_through_link(checkout, &relative) || leads_through_link(worktree, &relative) {
+        if leads_through_link(checkout, &relative) || !is_open(worktree, &relative) {
+            seeded.pass_over(format!("{path}: a folder on the way to it is none"));
             continue;
         }
         let target = worktree.join(&relative);
         if let Some(above) = target.parent() {
             fs::create_dir_all(above).map_err(|error| Error::io("create", above, error))?;
         }
-        match copy_one(&checkout.join(&relative), &target) {
-            Ok(copied) => seeded.files += copied,
+        match seeded.copy(&checkout.join(&relative), &target) {
             // It was there a moment ago: the user's own programs go on writing.
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            result => result?,
         }
     }
     Ok(seeded)
+}
+
+impl Seeded {
+    /// Copies what can be read. What can not is told of: one file without permissions among thousands is no reason to do
+    /// without the others.
+    fn copy(&mut self, from: &Path, to: &Path) -> Result<(), Error> {
+        match copy_one(from, to) {
+            Ok(files) => self.files += files,
+            Err(Error::Io { operation: "copy", path, source }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                self.pass_over(format!("{}: {source}", path.display()));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn pass_over(&mut self, line: String) {
+        tracing::warn!("not seeded: {line}");
+        self.passed_over.push(line);
+    }
+}
+
+/// Whether every folder above `relative` is one, or is still to be made.
+fn is_open(root: &Path, relative: &Path) -> bool {
+    let mut at = root.to_owned();
+    relative.parent().into_iter().flat_map(Path::components).all(|part| {
+        at.push(part);
+        at.symlink_metadata().map_or(true, |there| there.is_dir())
+    })
 }
 
 fn leads_through_link(root: &Path, relative: &Path) -> bool {
@@ -102,8 +133,6 @@ fn leads_through_link(root: &Path, relative: &Path) -> bool {
     })
 }
 
-/// Copies what can be read. What can not is told of: one file without permissions in a folder of thousands is no reason to
-/// do without the others.
 fn copy_tree(source: &Path, target: &Path, seeded: &mut Seeded) -> Result<(), Error> {
     if let Some(above) = target.parent() {
         fs::create_dir_all(above).map_err(|error| Error::io("create", above, error))?;
@@ -133,20 +162,11 @@ fn copy_tree(source: &Path, target: &Path, seeded: &mut Seeded) -> Result<(), Er
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                seeded.unreadable.push(error.to_string());
+                seeded.pass_over(error.to_string());
                 continue;
             }
         };
-        match copy_one(entry.path(), &place(entry.path())) {
-            Ok(files) => seeded.files += files,
-            Err(Error::Io { operation: "copy", path, source }) if source.kind() == io::ErrorKind::PermissionDenied => {
-                seeded.unreadable.push(format!("{}: {source}", path.display()));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    for line in &seeded.unreadable {
-        tracing::warn!("not seeded: {line}");
+        seeded.copy(entry.path(), &place(entry.path()))?;
     }
     Ok(())
 }
@@ -191,7 +211,7 @@ mod tests {
         fs::write(from.path().join("kept"), "ours").unwrap();
         let wanted = ["node_modules/", "kept", "gone"].map(str::to_owned);
         let seeded = seed(from.path(), to.path(), &wanted).unwrap();
-        assert_eq!(seeded, Seeded { files: 2, missing: vec!["gone".to_owned()], unreadable: vec![] });
+        assert_eq!(seeded, Seeded { files: 2, missing: vec!["gone".to_owned()], passed_over: vec![] });
         assert_eq!(fs::read_link(to.path().join("node_modules/etc")).unwrap(), Path::new("/etc"));
         assert_eq!(fs::read_to_string(to.path().join("kept")).unwrap(), "theirs");
     }
@@ -212,8 +232,13 @@ mod tests {
         for path in ["a", "build", "env"] {
             assert_eq!(seed(from.path(), to.path(), &[path.to_owned()]).unwrap().files, 0, "{path}");
         }
-        let through = seed(from.path(), to.path(), &["build/x".to_owned()]);
-        assert!(matches!(through, Err(Error::Seed { .. })), "{through:?}");
+        fs::write(to.path().join("file"), "").unwrap();
+        fs::create_dir(from.path().join("file")).unwrap();
+        fs::write(from.path().join("file/x"), "secret").unwrap();
+        for path in ["build/x", "file/x"] {
+            let through = seed(from.path(), to.path(), &[path.to_owned()]).unwrap();
+            assert_eq!((through.files, through.passed_over.len()), (0, 1), "{through:?}");
+        }
         assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
     }
 
@@ -235,7 +260,7 @@ mod tests {
         let seeded = seed(from.path(), to.path(), &["all".to_owned()]).unwrap();
         permissions("all/shut", 0o700);
         if !rustix::process::geteuid().is_root() {
-            assert_eq!((seeded.files, seeded.unreadable.len()), (1, 2), "{seeded:?}");
+            assert_eq!((seeded.files, seeded.passed_over.len()), (1, 2), "{seeded:?}");
         }
         let mode = to.path().join("all/good").metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o755);

@@ -206,6 +206,43 @@ fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
     }
 }
 
+#[test]
+fn killed_while_it_integrates_a_run_lands_all_of_it_or_nothing() {
+    let expected = undisturbed(QUICK);
+    for (call, nth) in [("*merge-tree*", 2), ("*update-ref*candidate*", 1), ("*update-ref*candidate*", 2)] {
+        let death = Death { call, nth, git_goes_on: false };
+        let world = World::new();
+        fatal_git(&world, death);
+        let ran = world.sandbox(&["run", &plan(&world, QUICK)]);
+        assert_eq!(ran.code, None, "{death:?} {ran:?}");
+        mend_git(&world);
+        world.sandbox(&["land"]).expect(0);
+        assert_eq!(world.git(&["rev-parse", "main^{tree}"]), expected, "{death:?}");
+        let kept = world.git(&["rev-parse", "sandbox/quick-1/integration"]);
+        assert_eq!(kept, world.git(&["rev-parse", "main"]), "{death:?}");
+    }
+}
+
+#[test]
+fn killed_while_an_agent_begins_afresh_it_can_begin_afresh_again() {
+    let text = QUICK.replace("echo a > docs/a", "test $SANDBOX_ATTEMPT != 1; echo a > docs/a");
+    for git_goes_on in [false, true] {
+        let death = Death { call: "*worktree?add*", nth: 1, git_goes_on };
+        let world = World::new();
+        world.sandbox(&["run", &plan(&world, &text)]).expect(1);
+        fatal_git(&world, death);
+        let ran = world.sandbox(&["retry", "a", "--fresh"]);
+        assert_eq!(ran.code, None, "{death:?} {ran:?}");
+        until("git has ended", || world.state().join("control/done").exists().then_some(()));
+        mend_git(&world);
+        // Without `b` the verifier fails, which it should.
+        world.sandbox(&["retry", "a", "--fresh"]).expect(6);
+        world.sandbox(&["retry", "b"]).expect(0);
+        world.sandbox(&["land"]).expect(0);
+        assert_eq!(world.read("docs/b"), "a\nb\n", "{death:?}");
+    }
+}
+
 /// Kills a run while something of it is at work in a box, which tells so by a file in a worktree.
 #[track_caller]
 fn kill_at(world: &World, text: &str, file: &str, marker: &str) {
