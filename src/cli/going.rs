@@ -4,6 +4,8 @@
 //! for a slow terminal.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -27,6 +29,9 @@ const TICK: Duration = Duration::from_millis(500);
 /// The longest line of an agent's that is shown as one.
 const LINE_MAX: usize = 4096;
 
+/// How many bytes of output may wait for a slow terminal. More is left out there; the logs have it.
+const WAITING_MAX: usize = 4 << 20;
+
 /// What is shown of a run while it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Telling {
@@ -41,16 +46,39 @@ enum News {
     Output(AgentName, Vec<u8>),
 }
 
-struct Wire(Sender<News>);
+struct Wire {
+    news: Sender<News>,
+    waiting: Arc<AtomicUsize>,
+    left_out: bool,
+}
+
+impl Wire {
+    fn new(waiting: &Arc<AtomicUsize>) -> (Self, Receiver<News>) {
+        let (news, receiver) = mpsc::channel();
+        (Self { news, waiting: Arc::clone(waiting), left_out: false }, receiver)
+    }
+
+    fn pass_on(&self, agent: &AgentName, chunk: &[u8]) {
+        self.waiting.fetch_add(chunk.len(), Ordering::Relaxed);
+        drop(self.news.send(News::Output(agent.clone(), chunk.to_vec())));
+    }
+}
 
 impl Observer for Wire {
     fn event(&mut self, event: &Event, _state: &RunState) {
         // Nobody listens only when the program ends.
-        drop(self.0.send(News::Event(Box::new(event.clone()))));
+        drop(self.news.send(News::Event(Box::new(event.clone()))));
     }
 
     fn output(&mut self, agent: &AgentName, chunk: &[u8]) {
-        drop(self.0.send(News::Output(agent.clone(), chunk.to_vec())));
+        if self.waiting.load(Ordering::Relaxed) + chunk.len() > WAITING_MAX {
+            self.left_out = true;
+            return;
+        }
+        if std::mem::take(&mut self.left_out) {
+            self.pass_on(agent, b"\n(output was left out here: `sandbox logs` has all of it)\n");
+        }
+        self.pass_on(agent, chunk);
     }
 }
 
@@ -60,20 +88,21 @@ where
     W: FnOnce(Box<dyn Observer>, Signals) -> F + Send,
     F: Future<Output = Result<Report, run::Error>>,
 {
-    let (sender, news) = mpsc::channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let (wire, news) = Wire::new(&waiting);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("sandbox").build();
     let runtime = runtime.map_err(|error| {
         Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error)
     })?;
     let report = std::thread::scope(|scope| {
-        let observer = Box::new(Wire(sender));
+        let observer = Box::new(wire);
         let working = scope.spawn(|| {
             runtime.block_on(async {
                 let signals = Signals::listen()?;
                 work(observer, signals).await
             })
         });
-        show(&news, settings, printer, telling);
+        show(&news, &waiting, settings, printer, telling);
         working.join()
     });
     printer.end_live();
@@ -97,7 +126,7 @@ fn conclude(report: &Report, settings: &Settings, printer: &mut Printer, telling
 }
 
 /// Shows what comes until nothing more can.
-fn show(news: &Receiver<News>, settings: &Settings, printer: &mut Printer, telling: Telling) {
+fn show(news: &Receiver<News>, waiting: &AtomicUsize, settings: &Settings, printer: &mut Printer, telling: Telling) {
     let mut human = Human::new(settings.detail());
     let mut state: Option<RunState> = None;
     let mut output = Printed::default();
@@ -118,6 +147,7 @@ fn show(news: &Receiver<News>, settings: &Settings, printer: &mut Printer, telli
                 lines.extend(human.line(&event));
             }
             Ok(News::Output(agent, chunk)) => {
+                waiting.fetch_sub(chunk.len(), Ordering::Relaxed);
                 output.take_in(&agent, &chunk).iter().for_each(|line| printer.detail(line));
                 continue;
             }
@@ -161,6 +191,23 @@ impl Printed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_that_stands_still_does_not_fill_the_memory() {
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let (mut wire, news) = Wire::new(&waiting);
+        let agent: AgentName = "a".parse().unwrap();
+        let chunk = vec![b'x'; WAITING_MAX / 4];
+        let come = || news.try_iter().map(|it| if let News::Output(_, chunk) = it { chunk.len() } else { 0 }).collect();
+        (0..9).for_each(|_| wire.output(&agent, &chunk));
+        let lengths: Vec<usize> = come();
+        assert_eq!(lengths, [chunk.len(); 4]);
+        // It goes on, and is told that something is missing.
+        waiting.store(0, Ordering::Relaxed);
+        wire.output(&agent, b"more");
+        let lengths: Vec<usize> = come();
+        assert!(lengths.len() == 2 && lengths[1] == 4, "{lengths:?}");
+    }
 
     #[test]
     fn output_comes_in_lines() {

@@ -48,11 +48,13 @@ impl Capture<'_> {
     /// What is new of the agent's own commits.
     pub(super) fn history(&self) -> Result<History> {
         let known = self.known();
-        let (head, ids) = self.ids_of_the_agent();
+        let (head, ids) = self.ids_of_the_agent(&known);
         let disowned: HashSet<&str> = self.request.disowned.iter().map(CommitId::as_str).collect();
-        let strange = |id: &str| !known.contains(id) && !disowned.contains(id);
-        let candidates: Vec<&String> = ids.iter().filter(|id| strange(id)).collect();
+        let candidates: Vec<&String> = ids.iter().filter(|id| !disowned.contains(id.as_str())).take(IDS_MAX).collect();
         let mut history = History::default();
+        if ids.len() > IDS_MAX {
+            history.remarks.push(format!("of the ids in the agent's refs only {IDS_MAX} were looked at"));
+        }
         let (commits, head) = self.commits_among(&candidates, head.as_deref())?;
         history.head = head;
         let mut tips = self.not_yet_held(commits, true)?;
@@ -74,8 +76,8 @@ impl Capture<'_> {
     /// The ids that the agent's refs have and the repository does not, for a capture that leaves all of them out.
     pub(super) fn strange_ids(&self) -> Vec<CommitId> {
         let known = self.known();
-        let (_, ids) = self.ids_of_the_agent();
-        ids.into_iter().filter(|id| !known.contains(id)).filter_map(|id| id.parse().ok()).collect()
+        let (_, ids) = self.ids_of_the_agent(&known);
+        ids.into_iter().filter_map(|id| id.parse().ok()).collect()
     }
 
     /// A command that has the agent's objects in reach.
@@ -90,8 +92,9 @@ impl Capture<'_> {
         list.lines().map(str::to_owned).collect()
     }
 
-    /// The agent's HEAD, and every id that one of its refs, its stashes or its worktrees names.
-    fn ids_of_the_agent(&self) -> (Option<String>, BTreeSet<String>) {
+    /// The agent's HEAD, and every id that one of its refs, its stashes or its worktrees names and that is not `known`: at
+    /// most one more than are looked at.
+    fn ids_of_the_agent(&self, known: &HashSet<String>) -> (Option<String>, BTreeSet<String>) {
         let common = &self.request.agent_common;
         let length = self.request.previous.as_str().len();
         let packed = read_plain(&common.join("packed-refs"), LIST_MAX).unwrap_or_default();
@@ -107,9 +110,12 @@ impl Capture<'_> {
         // An older stash is named nowhere but in the log of the newest.
         let stashes = read_plain(&common.join("logs/refs/stash"), LIST_MAX).unwrap_or_default();
         ids.extend(lines(&stashes).filter_map(|line| id_at(line.get(length + 1..)?, length)));
+        // First, so that a repository of many refs leaves room for the agent's own.
+        let is_strange = |id: &String| !known.contains(id) && id.bytes().any(|byte| byte != b'0');
+        ids.retain(is_strange);
         collect_loose(&common.join("refs"), length, &mut ids);
-        ids.retain(|id| id.bytes().any(|byte| byte != b'0'));
-        (head, ids.into_iter().take(IDS_MAX).collect())
+        ids.retain(is_strange);
+        (head, ids.into_iter().take(IDS_MAX + 1).collect())
     }
 
     /// The commits that `candidates` and `head` lead to. What leads to none is passed over.
@@ -218,7 +224,7 @@ fn collect_loose(refs: &Path, length: usize, ids: &mut BTreeSet<String>) {
             if kind.is_dir() && seen < FOLDERS_MAX {
                 seen += 1;
                 open.push(entry.path());
-            } else if kind.is_file() && ids.len() < IDS_MAX {
+            } else if kind.is_file() && ids.len() <= IDS_MAX {
                 ids.extend(read_plain(&entry.path(), REF_MAX).and_then(|bytes| id_at(&bytes, length)));
             }
         }
