@@ -15,7 +15,7 @@ use crate::agent::{self, Assignment, AttemptEnd};
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Head, Place, RefEdit, Swap};
 use crate::integrate::{Facts, Fork, fork_point};
-use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
+use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, Subject};
 use crate::model::plan::{AgentTask, Plan};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, TurnId};
 use crate::plan::CompiledContract;
@@ -115,23 +115,15 @@ impl Crew {
         Ok(())
     }
 
-    /// Runs one stage of an agent between its two events, however it ends.
+    /// One stage of an agent.
     async fn stage<T>(
         &self,
         name: &AgentName,
         stage: Stage,
         work: impl Future<Output = Result<(T, String), Error>>,
     ) -> Result<T, Error> {
-        let story_id = name.to_string();
-        let begun = std::time::Instant::now();
-        let enter = StageEnter { story_id: story_id.clone(), stage, invocation: None };
-        self.record(Subject::agent(name), EventKind::StageEnter(enter))?;
-        let result = work.await;
-        let told = result.as_ref().map_or_else(|_| "error".to_owned(), |(_, told)| told.clone());
-        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let exit = StageExit { story_id, stage, result: told, duration_ms };
-        self.record(Subject::agent(name), EventKind::StageExit(exit))?;
-        result.map(|(value, _)| value)
+        let enter = StageEnter { story_id: name.to_string(), stage, invocation: None };
+        super::stage::stage(&self.recorder, Subject::agent(name), enter, Box::pin(work)).await
     }
 
     /// Carries an agent from its worktree to its last attempt. True: others may build on it.

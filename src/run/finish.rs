@@ -11,7 +11,7 @@ use super::site::Site;
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Head, Renames};
 use crate::integrate::{Facts, Integration, Landed, Landing, integrate, land};
-use crate::model::event::{EventKind, GateDecided, RunStarted, Stage, StageEnter, StageExit, Subject};
+use crate::model::event::{EventKind, GateDecided, RunStarted, Stage, StageEnter, Subject};
 use crate::model::gate::{BlockKind, GateBlock};
 use crate::model::plan::{LandMode, Plan};
 use crate::model::run::RunState;
@@ -62,23 +62,11 @@ impl Finish<'_> {
         tokio::task::block_in_place(|| close(self.recorder, code, complete, None))
     }
 
-    fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
-        tokio::task::block_in_place(|| self.recorder.record(subject, kind))?;
-        Ok(())
-    }
-
-    /// Runs a stage of the whole run between its two events, however it ends.
+    /// A stage of the whole run.
     async fn stage<T>(&self, stage: Stage, work: impl Future<Output = Result<(T, String), Error>>) -> Result<T, Error> {
         let story_id = self.recorder.run().id().to_string();
-        let invocation = Some(crate::store::process::current()?);
-        let begun = std::time::Instant::now();
-        let enter = StageEnter { story_id: story_id.clone(), stage, invocation };
-        self.record(Subject::run(), EventKind::StageEnter(enter))?;
-        let result = work.await;
-        let told = result.as_ref().map_or_else(|_| "error".to_owned(), |(_, told)| told.clone());
-        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.record(Subject::run(), EventKind::StageExit(StageExit { story_id, stage, result: told, duration_ms }))?;
-        result.map(|(value, _)| value)
+        let enter = StageEnter { story_id, stage, invocation: Some(crate::store::process::current()?) };
+        super::stage::stage(self.recorder, Subject::run(), enter, Box::pin(work)).await
     }
 
     /// The commit the candidate is built on: the target's tip as it is now, else the run's base.
@@ -229,7 +217,7 @@ impl Finish<'_> {
         let told = block(
             BlockKind::TargetMoved,
             "the target moved again while the result was made for it",
-            "`sandbox land` tries anew",
+            &format!("`sandbox land {}` tries anew", self.recorder.run().id()),
         );
         self.refuse(vec![told])
     }

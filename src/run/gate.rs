@@ -39,7 +39,7 @@ pub fn decide(state: &RunState, facts: &Facts) -> GateDecided {
             card: Some(card.id.clone()),
             paths: card.paths.clone(),
             message: card.summary.clone(),
-            next: format!("`sandbox board show {}`", card.id),
+            next: format!("`sandbox board show {} --run {}`", card.id, state.run_id),
         });
     }
     blocks.extend(verifier_block(state));
@@ -64,11 +64,12 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
     let told = |kind, message: String, next: String| {
         Some(GateBlock { agent: Some(name.clone()), ..block(kind, message, next) })
     };
-    let retry = format!("`sandbox inspect {name}`, then `sandbox retry {name}`");
+    // Without its run an agent is that of the newest one.
+    let run = &state.run_id;
+    let again = format!("`sandbox retry {name} --run {run}`");
+    let retry = format!("`sandbox inspect {name} --run {run}`, then {again}");
     match agent.outcome() {
-        None => {
-            told(BlockKind::AgentIncomplete, format!("agent `{name}` has not ended"), format!("`sandbox retry {name}`"))
-        }
+        None => told(BlockKind::AgentIncomplete, format!("agent `{name}` has not ended"), again),
         Some(AttemptOutcome::Completed) => match state.settled(agent).map(|merge| merge.result) {
             // A card tells of what is held, and is a block of its own.
             Some(PreviewResult::Clean | PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
@@ -76,12 +77,12 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
                 let by = agent.merge.iter().flat_map(|merge| &merge.blocked_by).map(|name| format!("`{name}`"));
                 let message =
                     format!("agent `{name}` builds on {}, which is not merged", by.collect::<Vec<_>>().join(", "));
-                told(BlockKind::NotMerged, message, "settle what holds that one, then `sandbox merge`".to_owned())
+                told(BlockKind::NotMerged, message, format!("settle what holds that one, then `sandbox merge {run}`"))
             }
             None => told(
                 BlockKind::NotMerged,
                 format!("what agent `{name}` made is not merged yet"),
-                format!("`sandbox merge {}`", state.run_id),
+                format!("`sandbox merge {run}`"),
             ),
         },
         Some(
@@ -130,7 +131,7 @@ fn verifier_block(state: &RunState) -> Option<GateBlock> {
     }
     let finished = &verification.finished;
     let why = finished.error.as_deref().unwrap_or("see its output");
-    let look = format!("`sandbox logs verify --run {run}`, then `sandbox retry <agent>` and `sandbox merge {run}`");
+    let look = format!("`sandbox logs verify --run {run}`, then `sandbox retry <agent> --run {run}`");
     match finished.verdict {
         Verdict::Pass | Verdict::PassWithInherited => None,
         Verdict::Fail => Some(block(BlockKind::VerifierFailed, format!("the verifier failed: {why}"), look)),

@@ -20,6 +20,7 @@ pub mod reopen;
 pub mod scheduler;
 mod signals;
 mod site;
+mod stage;
 mod start;
 pub mod stop;
 

@@ -11,6 +11,7 @@ use super::finish::Finish;
 use super::recorder::{Observer, Recorder};
 use super::signals::Signals;
 use super::site::Site;
+use super::stage::stage;
 use super::start::load_settings;
 use crate::change::Snapshot;
 use crate::git::{Place, RefEdit, Swap};
@@ -134,13 +135,17 @@ impl Reopened {
         let state = self.recorder.state();
         let known = state.agent(agent).ok_or_else(|| no_agent(&state, agent.as_str()))?;
         let first = tokio::task::block_in_place(|| self.next_attempt(known))?;
-        let seat = self
-            .prepare(agent, async {
-                tokio::task::block_in_place(|| {
-                    if fresh { self.fresh_seat(task, known, &state) } else { self.old_seat(task, known) }
-                })
-            })
-            .await?;
+        let story_id = agent.to_string();
+        let invocation = Some(crate::store::process::current()?);
+        let enter = StageEnter { story_id, stage: Stage::Prepare, invocation };
+        let prepared = async {
+            let seat = tokio::task::block_in_place(|| {
+                if fresh { self.fresh_seat(task, known, &state) } else { self.old_seat(task, known) }
+            })?;
+            let told = if seat.is_some() { "ready" } else { "not possible" };
+            Ok((seat, told.to_owned()))
+        };
+        let seat = stage(&self.recorder, Subject::agent(agent), enter, prepared).await?;
         match seat {
             Some(seat) => drop(crew.attempts(task, seat, first).await?),
             None => return self.finish().conclude(false).await,
@@ -155,18 +160,6 @@ impl Reopened {
         let pinned = load_pinned_turns(&self.crew.site, self.recorder.run(), &known.name)?;
         let pinned = pinned.iter().map(|turn| turn.attempt).max().unwrap_or(0);
         Ok(told.max(pinned).saturating_add(1))
-    }
-
-    async fn prepare<T>(&self, agent: &AgentName, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let invocation = Some(crate::store::process::current()?);
-        let story_id = agent.to_string();
-        let enter = StageEnter { story_id: story_id.clone(), stage: Stage::Prepare, invocation };
-        tokio::task::block_in_place(|| self.recorder.record(Subject::agent(agent), EventKind::StageEnter(enter)))?;
-        let result = work.await;
-        let told = if result.is_ok() { "ready" } else { "error" };
-        let exit = StageExit { story_id, stage: Stage::Prepare, result: told.to_owned(), duration_ms: 0 };
-        tokio::task::block_in_place(|| self.recorder.record(Subject::agent(agent), EventKind::StageExit(exit)))?;
-        result
     }
 
     /// The worktree of the last attempt, as it was left.
