@@ -69,7 +69,6 @@ fn git_check(checks: &mut Vec<Check>) -> Option<Git> {
 fn worktrees(environment: &HostEnvironment, checks: &mut Vec<Check>) -> Option<PathBuf> {
     let own = |name: &str| environment.variable(name).map(std::ffi::OsStr::to_owned);
     let root = worktrees_root(&RootSources {
-        setting: None,
         sandbox_worktrees: own(env::SANDBOX_WORKTREES),
         xdg_state_home: own(env::XDG_STATE_HOME),
         home: own(env::HOME),

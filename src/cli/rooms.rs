@@ -48,7 +48,6 @@ impl From<store::Error> for Error {
             | Store::Damaged { .. }
             | Store::Newer { .. }
             | Store::NotFound { .. }
-            | Store::Ambiguous { .. }
             | Store::Setting { .. } => (None, None),
         };
         let made = hinted(Self::of(error.fault(), error), hint);
@@ -200,7 +199,6 @@ mod tests {
         let damaged = || store::Error::Damaged { path: path(), place: None, reason: "odd".to_owned(), hint: "look" };
         let locked =
             || store::Error::Locked { path: path(), holder: None, age: None, waited: std::time::Duration::ZERO };
-        let ambiguous = || store::Error::Ambiguous { what: "run", name: "a".to_owned(), candidates: Vec::new() };
         let branch = RefName::branch("main").unwrap();
         let cases: Vec<(Error, Exit)> = vec![
             (git::Error::GitMissing { looked: "git".to_owned() }.into(), Exit::Unfit),
@@ -214,7 +212,6 @@ mod tests {
             (damaged().into(), Exit::Damaged),
             (store::Error::Newer { path: path(), found: 2, known: 1 }.into(), Exit::Damaged),
             (not_found().into(), Exit::Usage),
-            (ambiguous().into(), Exit::Usage),
             (workspace::Error::Store(damaged()).into(), Exit::Damaged),
             (workspace::Error::Expose { path: "~/x".to_owned(), why: "gone".to_owned() }.into(), Exit::Plan),
             (change::Error::Git(git::Error::NoCommit { branch }).into(), Exit::Unfit),

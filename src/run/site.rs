@@ -53,7 +53,6 @@ impl Site {
         let repository = Repository::discover(&git, from)?;
         let own = |name: &str| environment.variable(name).map(std::ffi::OsStr::to_owned);
         let root = worktrees_root(&RootSources {
-            setting: None,
             sandbox_worktrees: own(env::SANDBOX_WORKTREES),
             xdg_state_home: own(env::XDG_STATE_HOME),
             home: own(env::HOME),

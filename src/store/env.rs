@@ -21,7 +21,7 @@ macro_rules! variables {
 }
 
 variables! {
-    /// The folder that agents' worktrees are made in; the setting `worktrees` goes before it.
+    /// The folder that agents' worktrees are made in.
     SANDBOX_WORKTREES = "SANDBOX_WORKTREES";
     /// The git program to use, instead of the first `git` on `PATH`.
     SANDBOX_GIT = "SANDBOX_GIT";
@@ -33,7 +33,7 @@ variables! {
     TERM = "TERM";
     /// Where `sandbox/worktrees` lies when `SANDBOX_WORKTREES` is not set.
     XDG_STATE_HOME = "XDG_STATE_HOME";
-    /// Where a run's control socket lies when its usual path is too long for a socket.
+    /// The folder of the user's sockets, which agents never see.
     XDG_RUNTIME_DIR = "XDG_RUNTIME_DIR";
     /// The user's home: the base of `.local/state`, and what agents never see.
     HOME = "HOME";

@@ -83,16 +83,6 @@ pub enum Error {
         /// Names there are, the likeliest first.
         known: Vec<String>,
     },
-    /// The name could mean several things.
-    #[error("`{name}` could be any of {}: write more of the {what}'s name", .candidates.join(", "))]
-    Ambiguous {
-        /// What was looked for.
-        what: &'static str,
-        /// The name given.
-        name: String,
-        /// What it could mean.
-        candidates: Vec<String>,
-    },
     /// A file that must not be replaced is there.
     #[error("`{}` exists already, and is not replaced", .path.display())]
     Exists {
@@ -191,7 +181,7 @@ impl Error {
             Self::Encode { .. } => Fault::Internal,
             Self::Locked { .. } | Self::Held { .. } => Fault::Locked,
             Self::Damaged { .. } | Self::Newer { .. } => Fault::Corrupt,
-            Self::NotFound { .. } | Self::Ambiguous { .. } => Fault::Usage,
+            Self::NotFound { .. } => Fault::Usage,
             Self::Setting { .. } => Fault::Settings,
         }
     }

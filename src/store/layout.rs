@@ -5,7 +5,7 @@
 //!   FORMAT  lock  next  incoming/  trash/
 //!   receipts/<aa>/<key>.json
 //!   runs/<run>/                                                 RunDir
-//!     run.lock  control.sock  plan.toml  settings.json  host.json  journal.jsonl  journal.torn-<n>  status.json
+//!     run.lock  plan.toml  settings.json  host.json  journal.jsonl  journal.torn-<n>  status.json
 //!     git-progress/latest.json  cards/<card>.json  verify/<n>.log
 //!     agents/<agent>/turns/<attempt>.<turn>.{patch,json}  agents/<agent>/output/<attempt>.<turn>.log
 //! <worktrees root>/<repository key>/                            Workplaces
@@ -25,9 +25,6 @@ use sha2::{Digest, Sha256};
 
 use super::{Error, env};
 use crate::model::{AgentName, CardId, RunId, TurnId};
-
-/// The longest path a socket can be bound to, in bytes: the kernel's 108 less the closing NUL.
-const SOCKET_PATH_MAX: usize = 107;
 
 /// The program's folder in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,16 +115,6 @@ impl RunDir {
     /// Held while a coordinator lives.
     pub fn lock(&self) -> PathBuf {
         self.root.join("run.lock")
-    }
-
-    /// Where the coordinator listens: in the run's folder, or, where that path is too long for a socket, below `short`,
-    /// a folder of the user's own, under a name made from the long path.
-    pub fn control_socket(&self, short: &Path) -> PathBuf {
-        let usual = self.root.join("control.sock");
-        if usual.as_os_str().len() <= SOCKET_PATH_MAX {
-            return usual;
-        }
-        short.join(format!("{}.sock", short_hash(usual.as_os_str())))
     }
 
     /// The plan as it was when the run began.
@@ -382,8 +369,6 @@ impl Workplace {
 /// What the place of all worktrees is decided from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RootSources {
-    /// The setting `worktrees`.
-    pub setting: Option<PathBuf>,
     /// `SANDBOX_WORKTREES`.
     pub sandbox_worktrees: Option<OsString>,
     /// `XDG_STATE_HOME`.
@@ -392,7 +377,7 @@ pub struct RootSources {
     pub home: Option<OsString>,
 }
 
-/// The worktrees root: the setting, else `SANDBOX_WORKTREES`, else `$XDG_STATE_HOME/sandbox/worktrees`, else
+/// The worktrees root: `SANDBOX_WORKTREES`, else `$XDG_STATE_HOME/sandbox/worktrees`, else
 /// `$HOME/.local/state/sandbox/worktrees`. An empty variable counts as unset. A relative path is refused where it was
 /// meant for us; `XDG_STATE_HOME` is ignored then, as its specification says.
 pub fn worktrees_root(sources: &RootSources) -> Result<PathBuf, Error> {
@@ -405,9 +390,6 @@ pub fn worktrees_root(sources: &RootSources) -> Result<PathBuf, Error> {
             Err(Error::Setting { name, reason })
         }
     };
-    if let Some(path) = sources.setting.clone() {
-        return absolute("`worktrees`", path);
-    }
     if let Some(path) = given(&sources.sandbox_worktrees) {
         return absolute(env::SANDBOX_WORKTREES, path);
     }
@@ -428,18 +410,15 @@ mod tests {
     #[test]
     fn the_worktrees_root_is_the_first_that_is_given() {
         let all = RootSources {
-            setting: Some("/set".into()),
             sandbox_worktrees: Some("/own".into()),
             xdg_state_home: Some("/xdg".into()),
             home: Some("/home/u".into()),
         };
-        let without_setting = RootSources { setting: None, ..all.clone() };
-        let xdg = RootSources { sandbox_worktrees: None, ..without_setting.clone() };
+        let xdg = RootSources { sandbox_worktrees: None, ..all.clone() };
         let home = RootSources { xdg_state_home: None, ..xdg.clone() };
         let cases = [
-            (all, "/set"),
-            (without_setting.clone(), "/own"),
-            (RootSources { sandbox_worktrees: Some("".into()), ..without_setting.clone() }, "/xdg/sandbox/worktrees"),
+            (all.clone(), "/own"),
+            (RootSources { sandbox_worktrees: Some("".into()), ..all.clone() }, "/xdg/sandbox/worktrees"),
             (xdg.clone(), "/xdg/sandbox/worktrees"),
             (RootSources { xdg_state_home: Some("rel".into()), ..xdg }, "/home/u/.local/state/sandbox/worktrees"),
             (home, "/home/u/.local/state/sandbox/worktrees"),
@@ -449,8 +428,7 @@ mod tests {
         }
         for wrong in [
             RootSources::default(),
-            RootSources { setting: Some("rel".into()), ..RootSources::default() },
-            RootSources { sandbox_worktrees: Some("rel".into()), ..without_setting },
+            RootSources { sandbox_worktrees: Some("rel".into()), ..all },
             RootSources { home: Some("rel".into()), ..RootSources::default() },
         ] {
             assert!(matches!(worktrees_root(&wrong), Err(Error::Setting { .. })), "{wrong:?}");
@@ -487,16 +465,5 @@ mod tests {
         assert!(key("/").starts_with("repository-"));
         assert!(key("/x/äöü/.git").starts_with("repository-"));
         assert_ne!(key("/a/app/.git"), key("/b/app/.git"));
-    }
-
-    #[test]
-    fn a_long_socket_path_is_replaced_by_a_short_one() {
-        let run: RunId = "login-3".parse().unwrap();
-        let near = StateDir::in_common_dir(Path::new("/r/.git")).run(&run);
-        assert_eq!(near.control_socket(Path::new("/run/u")), Path::new("/r/.git/sandbox/runs/login-3/control.sock"));
-        let far = |end: &str| StateDir::in_common_dir(&Path::new("/").join("x".repeat(90)).join(end)).run(&run);
-        let short = far("a").control_socket(Path::new("/run/u"));
-        assert!(short.starts_with("/run/u") && short.as_os_str().len() <= SOCKET_PATH_MAX);
-        assert_ne!(short, far("b").control_socket(Path::new("/run/u")));
     }
 }

@@ -27,7 +27,6 @@ pub mod journal;
 pub mod json;
 pub mod layout;
 pub mod lock;
-pub mod prefix;
 pub mod process;
 pub mod receipts;
 mod record;

@@ -1,4 +1,4 @@
-//! The runs of a repository: numbering, making, listing, finding.
+//! The runs of a repository: numbering, making, listing.
 //!
 //! A number is used once in a repository, also after its run was removed: branches and refs carry it. So the counter is
 //! moved on, for good, before the folder is made, and it never goes below a run that is there.
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::layout::{RunDir, StateDir};
 use super::lock::{RepositoryLock, RunLock};
 use super::trash::Trash;
-use super::{Error, atomic, json, prefix};
+use super::{Error, atomic, json};
 use crate::model::{AgentName, RunId};
 
 /// The runs there are.
@@ -68,23 +68,6 @@ pub fn list(state: &StateDir) -> Result<Listing, Error> {
     listing.runs.sort_by(|a, b| (b.id().number(), b.id()).cmp(&(a.id().number(), a.id())));
     listing.foreign.sort();
     Ok(listing)
-}
-
-/// The run called `text`, or whose name alone begins so.
-pub fn find(state: &StateDir, text: &str) -> Result<RunDir, Error> {
-    let listing = list(state)?;
-    let ids: Vec<String> = listing.runs.iter().map(|run| run.id().to_string()).collect();
-    let found = prefix::pick("run", &ids, text)?;
-    listing.runs.iter().find(|run| run.id().as_str() == found).cloned().ok_or_else(|| none(text))
-}
-
-/// The newest run; `None` if there is none.
-pub fn newest(state: &StateDir) -> Result<Option<RunDir>, Error> {
-    Ok(list(state)?.runs.into_iter().next())
-}
-
-fn none(text: &str) -> Error {
-    Error::NotFound { what: "run", name: text.to_owned(), known: Vec::new() }
 }
 
 /// The next number, which from now on counts as used.
@@ -156,7 +139,6 @@ mod tests {
         let state = StateDir::in_common_dir(folder.path());
         format::require_writable(&state).unwrap();
         assert_eq!(list(&state).unwrap(), Listing::default());
-        assert_eq!(newest(&state).unwrap(), None);
         let (first, _) = make(&state, "login");
         let (second, _) = make(&state, "docs");
         assert_eq!((first.id().as_str(), second.id().as_str()), ("login-1", "docs-2"));
@@ -169,7 +151,6 @@ mod tests {
         atomic::remove_file(&state.next()).unwrap();
         assert_eq!(make(&state, "login").0.id().as_str(), "login-5");
         assert_eq!(ids(&state), ["login-5", "login-4", "login-3", "login-1"]);
-        assert_eq!(newest(&state).unwrap().unwrap().id().as_str(), "login-5");
 
         for wrong in [&b""[..], b"x", b"0", b"-1", b"18446744073709551615"] {
             atomic::write(&state.next(), wrong).unwrap();
@@ -217,9 +198,6 @@ mod tests {
         assert_eq!(ids(&state), ["login-10", "login-1"]);
         let foreign: Vec<_> = listing.foreign.iter().filter_map(|path| path.file_name()).collect();
         assert_eq!(foreign, ["Backup of login-1", "login-7", "login-8"]);
-        assert_eq!(find(&state, "login-1").unwrap().id().as_str(), "login-1");
-        assert!(matches!(find(&state, "login"), Err(Error::Ambiguous { .. })));
-        assert!(matches!(find(&state, "docs"), Err(Error::NotFound { .. })));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::layout::{StateDir, Workplace, Workplaces};
+use super::layout::{StateDir, Workplace};
 use super::{Error, atomic};
 
 /// How often a folder is gone through before we believe that somebody fills it.
@@ -58,11 +58,6 @@ impl Trash {
     /// For the program's folder in a repository.
     pub fn of_state(state: &StateDir) -> Self {
         Self { root: state.root().to_owned(), trash: state.trash() }
-    }
-
-    /// For the worktrees of a repository.
-    pub fn of_workplaces(places: &Workplaces) -> Self {
-        Self { root: places.root().to_owned(), trash: places.trash() }
     }
 
     /// For the folder that a worktree lies in.
