@@ -224,8 +224,8 @@ impl Keeper<'_> {
             self.bundle(turn, &fork, &latest, &found).map_err(|error| told(&error))?;
         }
         match (found.kept_nowhere(), is_new) {
-            (Some(lost), _) => {
-                Err(format!("not all of it could be captured ({lost}): mend or delete that, then clean again"))
+            (Some(what), _) => {
+                Err(format!("not all of it could be captured ({what}): mend or delete that, then clean again"))
             }
             (None, true) => Ok(format!("what had changed since was kept as turn {turn}")),
             (None, false) => Ok("its files are what is pinned".to_owned()),

@@ -72,6 +72,8 @@ impl Capture<'_> {
         };
         refused.extend(self.leave_out_special(&tracked, oddities.special)?);
         let apart = self.keep_apart(&oddities.repositories, &mut refused, &mut lost)?;
+        // The files of a repository without commits are kept apart like those of any other.
+        refused.extend(lost.extract_if(.., |line| is_of_empty_repository(line)));
         refused.truncate(REFUSED_MAX);
         lost.truncate(REFUSED_MAX);
         let tree = TreeId::from(one_id(&self.command(Access::Write, "write-tree").success()?)?);
@@ -236,10 +238,13 @@ fn complaints(output: &Output) -> Vec<String> {
         !line.trim().is_empty()
             && !known.iter().any(|known| line.starts_with(known))
             && !line.ends_with("can only add regular files, symbolic links or git-directories")
-            // Its files are kept apart.
-            && !(line.starts_with("error: '") && line.ends_with("does not have a commit checked out"))
     };
     text.lines().filter(is_news).take(REFUSED_MAX).map(str::to_owned).collect()
+}
+
+/// Whether git complains of a repository inside the worktree that has no commit yet.
+fn is_of_empty_repository(complaint: &str) -> bool {
+    complaint.starts_with("error: '") && complaint.ends_with("does not have a commit checked out")
 }
 
 /// Whether a path from a forged index may be handed to git at all.
