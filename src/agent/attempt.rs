@@ -308,6 +308,7 @@ impl<'a> Attempt<'a> {
         let error = match self.scribe.capture(turn, &ended.label, &mut self.progress).await {
             Ok(captured) => {
                 self.scribe.write(turn, Actor::SubAgent, ended, &captured, &mut self.progress)?;
+                self.note_lost(turn, &captured);
                 return Ok(Ok(()));
             }
             Err(error) => error,
@@ -317,11 +318,19 @@ impl<'a> Attempt<'a> {
             match self.scribe.capture_files(turn, &ended.label, reason, &mut self.progress).await {
                 Ok((captured, _)) => {
                     self.scribe.write(turn, Actor::SubAgent, ended, &captured, &mut self.progress)?;
+                    self.note_lost(turn, &captured);
                 }
                 Err(again) => tracing::debug!(%again, "the files alone were refused too"),
             }
         }
         stop_of_capture(error)
+    }
+
+    /// What a capture had to leave out is told with the attempt: nobody looks for it in the record of a turn.
+    fn note_lost(&mut self, turn: TurnId, captured: &Captured) {
+        if let Some(lost) = captured.kept_nowhere() {
+            self.hints.push(format!("turn {turn} lacks files that could not be captured: {lost}"));
+        }
     }
 
     async fn run_turns(
@@ -396,6 +405,7 @@ impl<'a> Attempt<'a> {
         let told =
             TurnEnd { label: request.label.clone(), tool: argv.first().cloned(), live: true, ..TurnEnd::default() };
         self.scribe.write(turn, Actor::SubAgent, &told, &captured, &mut self.progress)?;
+        self.note_lost(turn, &captured);
         let changed = self.progress.record.as_ref().map_or(0, |record| record.change_set.changed_paths.len());
         request.answer(Ok(format!("{turn} {changed} changed paths"))).await;
         Ok(true)

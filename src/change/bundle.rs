@@ -179,7 +179,7 @@ fn not_captured(turn: &Turn<'_>, since_fork: &[TreeChange]) -> NotCaptured {
         ignored_total: new.len() as u64,
         ignored: new.into_iter().take(NotCaptured::LISTED).cloned().collect(),
         nested_repositories: gitlinks.map(|change| change.path.clone()).collect(),
-        refused: turn.captured.refused.clone(),
+        refused: [turn.captured.lost.as_slice(), &turn.captured.refused].concat(),
     }
 }
 
@@ -196,8 +196,8 @@ pub fn findings(repository: &Repository, fork: &TreeId, tree: &TreeId) -> Result
         // A target that long, or unreadable, is no innocent link.
         Ok(Blob::TooLarge { .. }) | Err(_) => Some(b"/".to_vec()),
     };
-    let has_new_paths = changes.iter().any(|change| change.old.is_none());
-    let present: Vec<RepoPath> = if has_new_paths {
+    let asks_for_others = |change: &TreeChange| change.old.is_none() || tree_check::is_repository_part(&change.path);
+    let present: Vec<RepoPath> = if changes.iter().any(asks_for_others) {
         repository.load_tree(tree)?.into_iter().map(|(path, _)| path).collect()
     } else {
         Vec::new()

@@ -69,8 +69,21 @@ pub struct Captured {
     pub tips: Vec<CommitId>,
     /// Ignored paths, folders once.
     pub ignored: Vec<RepoPath>,
-    /// What git could not add, in its words.
+    /// What is not captured though no file is lost by it.
     pub refused: Vec<String>,
+    /// What lies in the worktree, is not ignored, and is kept nowhere else: files git could not add, in its words.
+    pub lost: Vec<String>,
+}
+
+impl Captured {
+    /// What of the worktree is kept nowhere, in a line; `None` where nothing is lost.
+    pub fn kept_nowhere(&self) -> Option<String> {
+        let first = self.lost.first()?;
+        Some(match self.lost.len() {
+            1 => first.clone(),
+            several => format!("{first}; and {} more", several - 1),
+        })
+    }
 }
 
 /// The refs that a capture moves.
@@ -166,6 +179,7 @@ impl Capturer {
             tips: report.tips,
             ignored: report.ignored,
             refused: report.refused,
+            lost: report.lost,
         })
     }
 
@@ -330,6 +344,7 @@ mod tests {
             history_rewritten: false,
             ignored: Vec::new(),
             refused: Vec::new(),
+            lost: Vec::new(),
         };
         let stored = || Some(Received::Stored { commit: commit.clone(), pack: None, size: 0 });
         let large = || Some(Received::Refused(Refusal::TooLarge { limit: 5 }));

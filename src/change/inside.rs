@@ -88,8 +88,10 @@ pub struct Report {
     pub history_rewritten: bool,
     /// Ignored paths, folders once and ending in `/`.
     pub ignored: Vec<RepoPath>,
-    /// What could not be captured, a line each.
+    /// What could not be captured though nothing on the disk is lost by it, a line each.
     pub refused: Vec<String>,
+    /// What lies on the disk and is kept nowhere, a line each.
+    pub lost: Vec<String>,
 }
 
 /// The longest report, in bytes.
@@ -190,6 +192,7 @@ impl Capture<'_> {
             history_rewritten: history.rewritten,
             ignored: files.ignored,
             refused,
+            lost: files.lost,
         })
     }
 

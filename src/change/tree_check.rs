@@ -45,9 +45,9 @@ impl FindingKind {
 /// Looks through what changed since the fork point (renames not looked for). `target_of` reads a link's target; `present`
 /// are the paths of the whole new tree.
 pub fn findings<'p>(
-    changes: &[TreeChange],
+    changes: &'p [TreeChange],
     target_of: impl Fn(&ObjectId) -> Option<Vec<u8>>,
-    present: impl IntoIterator<Item = &'p RepoPath>,
+    present: impl IntoIterator<Item = &'p RepoPath> + Clone,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
     for change in changes {
@@ -71,27 +71,38 @@ pub fn findings<'p>(
             ModeKind::File | ModeKind::Tree => {}
         }
     }
-    found.extend(embedded_repositories(changes));
+    found.extend(embedded_repositories(changes, present.clone()));
     found.extend(collisions(changes, present));
     found
 }
 
-/// Folders to which a `HEAD` and something below `objects` or `refs` were added.
-fn embedded_repositories(changes: &[TreeChange]) -> Vec<Finding> {
-    let mut heads: BTreeSet<&[u8]> = BTreeSet::new();
-    let mut insides: BTreeSet<&[u8]> = BTreeSet::new();
-    for change in changes.iter().filter(|change| change.new.is_some()) {
-        let path = change.path.as_bytes();
-        if let Some(folder) = path.strip_suffix(b"HEAD") {
-            heads.insert(folder);
-        }
-        for marker in [&b"objects/"[..], b"refs/"] {
-            for at in find_all(path, marker) {
-                insides.insert(&path[..at]);
-            }
-        }
+/// Folders that git takes for a bare repository in the new tree, and in which a part of it was added or changed.
+///
+/// *Why the whole tree, and parts of any kind?* The parts may come one by one, with what was there before, and git is content
+/// with links to folders, or with a `commondir` that names another place for the rest.
+fn embedded_repositories<'p>(
+    changes: &'p [TreeChange],
+    present: impl IntoIterator<Item = &'p RepoPath>,
+) -> Vec<Finding> {
+    let touched: BTreeSet<&[u8]> = changes
+        .iter()
+        .filter(|change| change.new.is_some())
+        .flat_map(|change| repository_parts(&change.path))
+        .map(|(folder, _)| folder)
+        .collect();
+    if touched.is_empty() {
+        return Vec::new();
     }
-    let embedded = heads.intersection(&insides).filter(|folder| folder.is_empty() || folder.ends_with(b"/"));
+    let (mut heads, mut others): (BTreeSet<&[u8]>, BTreeSet<&[u8]>) = Default::default();
+    let new = changes.iter().filter(|change| change.new.is_some()).map(|change| &change.path);
+    for (folder, part) in present.into_iter().chain(new).flat_map(repository_parts) {
+        match part {
+            Part::Head => heads.insert(folder),
+            Part::Store => others.insert(folder),
+            Part::Settings => false,
+        };
+    }
+    let embedded = heads.intersection(&others).filter(|folder| touched.contains(*folder));
     embedded
         .map(|folder| {
             let path = RepoPath::new(folder.strip_suffix(b"/").unwrap_or(folder));
@@ -101,9 +112,34 @@ fn embedded_repositories(changes: &[TreeChange]) -> Vec<Finding> {
         .collect()
 }
 
-fn find_all<'p>(path: &'p [u8], marker: &'p [u8]) -> impl Iterator<Item = usize> + 'p {
-    let starts_part = |at: &usize| *at == 0 || path[at - 1] == b'/';
-    (0..path.len()).filter(move |at| path[*at..].starts_with(marker)).filter(starts_part)
+/// What an entry of a folder is to a bare repository there.
+enum Part {
+    Head,
+    /// Where its objects and refs are.
+    Store,
+    Settings,
+}
+
+/// Whether the name of a path's part alone makes it matter to [`embedded_repositories`].
+pub fn is_repository_part(path: &RepoPath) -> bool {
+    repository_parts(path).next().is_some()
+}
+
+/// The folders, with the slash at their end, in which `path` would be a part of a bare repository.
+fn repository_parts(path: &RepoPath) -> impl Iterator<Item = (&[u8], Part)> {
+    let path = path.as_bytes();
+    let starts = std::iter::once(0).chain((0..path.len()).filter(|at| path[*at] == b'/').map(|at| at + 1));
+    starts.filter_map(move |start| {
+        let rest = &path[start..];
+        let end = rest.iter().position(|byte| *byte == b'/');
+        let part = match (&rest[..end.unwrap_or(rest.len())], end) {
+            (b"HEAD", None) => Part::Head,
+            (b"objects" | b"refs", _) | (b"commondir", None) => Part::Store,
+            (b"config", None) => Part::Settings,
+            _ => return None,
+        };
+        Some((&path[..start], part))
+    })
 }
 
 fn collisions<'p>(changes: &[TreeChange], present: impl IntoIterator<Item = &'p RepoPath>) -> Vec<Finding> {
@@ -189,6 +225,18 @@ mod tests {
         assert_eq!(kinds(&bare, "", &[]), [(FindingKind::EmbeddedRepository, "x/bare".to_owned())]);
         let innocent = ["x/HEAD", "y/objects/a", "docs/refs/x", "AHEAD"].map(|path| added(path, Mode::FILE));
         assert_eq!(kinds(&innocent, "", &[]), []);
+        let found = [(FindingKind::EmbeddedRepository, "x".to_owned())];
+        // Links instead of folders; a `commondir` instead of both.
+        let links = [added("x/HEAD", Mode::FILE), added("x/objects", Mode::SYMLINK), added("x/refs", Mode::SYMLINK)];
+        assert_eq!(kinds(&links, "../y", &[]), found);
+        let apart = ["x/HEAD", "x/commondir", "y/objects/a", "y/refs/a"].map(|path| added(path, Mode::FILE));
+        assert_eq!(kinds(&apart, "", &[]), found);
+        // The rest was there before.
+        for last in ["x/HEAD", "x/objects/a", "x/refs", "x/config"] {
+            let present = ["x/HEAD", "x/objects/a", "x/refs/b", "x/config"];
+            assert_eq!(kinds(&[added(last, Mode::FILE)], "", &present), found, "{last}");
+            assert_eq!(kinds(&[added("x/other", Mode::FILE)], "", &present), [], "fixtures nobody touched");
+        }
     }
 
     #[test]

@@ -364,7 +364,11 @@ impl Walk<'_, '_> {
             return Ok((Placed::Held(held), merges));
         }
         let placed = match preview {
-            Ok(git::Preview::Clean { tree }) => self.merge(task, &made, tree)?,
+            Ok(git::Preview::Clean { tree }) => {
+                // What is harmless in each of two contributions may not be so in both together.
+                let together = self.unseen(task, &made, &self.tree, &tree)?;
+                if together.is_empty() { self.merge(task, &made, tree)? } else { Placed::Held(together) }
+            }
             Ok(git::Preview::Conflict(conflict)) => Placed::Conflict(Box::new(self.conflict(&made, &conflict)?)),
             Err(error) => self.error(&made, &error.to_string()),
         };
@@ -431,7 +435,14 @@ impl Walk<'_, '_> {
             let changes: Vec<TreeChange> = made.changes.iter().filter(of_outside).cloned().collect();
             cards.push(board::scope(&task.name, &task.contract, &changes));
         }
-        let findings = bundle::findings(self.question.facts.repository, &made.fork_tree, &made.tree)?;
+        cards.extend(self.unseen(task, made, &made.fork_tree, &made.tree)?);
+        Ok(cards)
+    }
+
+    /// The cards of what the way from one tree to another brings that must not be merged unseen.
+    fn unseen(&self, task: &AgentTask, made: &Contribution, from: &TreeId, to: &TreeId) -> Result<Vec<Card>, Error> {
+        let mut cards = Vec::new();
+        let findings = bundle::findings(self.question.facts.repository, from, to)?;
         for kind in [CardKind::NestedRepository, CardKind::UnsafeTree] {
             let of_kind = findings.iter().filter(|finding| finding.kind.holds() && card_kind(finding) == kind);
             let paths: Vec<HeldPath> = of_kind.map(|finding| held_path(finding, made)).collect();

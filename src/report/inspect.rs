@@ -192,7 +192,7 @@ impl AttemptView {
             out.push_str(&self.turns_table().render(look));
         }
         for hint in &self.hints {
-            out.extend(["  hint (inferred from its output): ", &text::clean(hint), "\n"]);
+            out.extend(["  hint: ", &text::clean(hint), "\n"]);
         }
         out
     }
@@ -336,7 +336,7 @@ mod tests {
           TURN  CHANGED  SNAPSHOT    ENDED          MARKS  LABEL
           1.1   2        dddddddddd  exit status 0  -      step 1
           1.2   0        dddddddddd  exit status 1  empty  step 2
-          hint (inferred from its output): it seems to have wanted the network
+          hint: it seems to have wanted the network
         ");
         insta::assert_snapshot!(serde_json::to_string_pretty(&data).unwrap(), @r#"
         {

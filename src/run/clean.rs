@@ -2,7 +2,8 @@
 //!
 //! A worktree goes only when its files have just been captured and found to be what is pinned. What differs, because a
 //! coordinator died in the middle of a turn or because the user worked there, is pinned and bundled first. What cannot be
-//! captured stays, and is named.
+//! captured stays, and is named: a whole worktree, and one of which a single file could not be read. Ignored files are
+//! nobody's work.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -217,12 +218,18 @@ impl Keeper<'_> {
         };
         let found = self.capturer.capture(self.workspace, &latest, "kept before removal\n", None).await;
         let found = found.map_err(|error| told(&error))?;
-        if found.snapshot == latest {
-            return Ok("its files are what is pinned".to_owned());
+        let is_new = found.snapshot != latest;
+        if is_new {
+            self.capturer.pin(&pins, &found.snapshot.commit).map_err(|error| told(&error))?;
+            self.bundle(turn, &fork, &latest, &found).map_err(|error| told(&error))?;
         }
-        self.capturer.pin(&pins, &found.snapshot.commit).map_err(|error| told(&error))?;
-        self.bundle(turn, &fork, &latest, &found).map_err(|error| told(&error))?;
-        Ok(format!("what had changed since was kept as turn {turn}"))
+        match (found.kept_nowhere(), is_new) {
+            (Some(what), _) => {
+                Err(format!("not all of it could be captured ({what}): mend or delete that, then clean again"))
+            }
+            (None, true) => Ok(format!("what had changed since was kept as turn {turn}")),
+            (None, false) => Ok("its files are what is pinned".to_owned()),
+        }
     }
 
     /// The turn after `last` that no snapshot is pinned as yet, be it by a coordinator that died before it told of it.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -329,6 +330,42 @@ fn cleaning_up_after_a_death_keeps_what_was_not_captured() {
     world.sandbox(&["retry", "one", "--fresh"]).expect(0);
     world.sandbox(&["land"]).expect(0);
     assert_eq!(world.read("docs/new"), "first\n");
+}
+
+/// What lies in a worktree, is not ignored, and git cannot keep: how it is made, and what the refusal names.
+const LOST: [(&str, &str, &str); 3] = [
+    ("file", "echo work > docs/lost; chmod 0 docs/lost", "docs/lost"),
+    ("folder", "mkdir docs/lost; echo work > docs/lost/file; chmod 0 docs/lost", "docs/lost"),
+    ("nested", "git init -q docs/inner; echo work > docs/inner/lost; chmod 0 docs/inner/lost", "lost"),
+];
+
+#[test]
+fn cleaning_up_leaves_what_no_capture_can_keep() {
+    let world = World::new();
+    for (name, how, named) in LOST {
+        let run = format!("{name}-1");
+        let command = format!("echo kept > docs/{name}; {how}");
+        world.sandbox(&["exec", "--name", name, "--verify", "true", "--", "sh", "-ec", &command]).expect(0);
+        let run = world.sandbox(&["runs", "--json"]).expect(0).json()["data"]["runs"][0]["run"]
+            .as_str()
+            .map_or(run, str::to_owned);
+        // Whoever looks at the agent is told.
+        let told = world.sandbox(&["inspect", name, "--run", &run]).expect(0).stdout;
+        assert!(told.contains("turn 1.1 lacks files") && told.contains(named), "{told}");
+        let worktree = worktree_file(&world, &format!("{run}--{name}"));
+        for arguments in [&["clean"][..], &["clean", &run]] {
+            let cleaned = world.sandbox(arguments).expect(0);
+            assert!(cleaned.stdout.contains("not all of it could be captured"), "{name}: {cleaned:?}");
+            assert!(cleaned.stdout.contains(named), "{name}: {cleaned:?}");
+            assert!(worktree.join("docs").join(name).exists(), "{name}");
+        }
+        // Mended, it is kept, and the worktree goes.
+        let mended = Command::new("chmod").args(["-R", "u+rwX"]).arg(&worktree).status().unwrap();
+        assert!(mended.success());
+        let cleaned = world.sandbox(&["clean", &run]).expect(0);
+        assert!(cleaned.stdout.contains("kept as turn 1.2"), "{name}: {cleaned:?}");
+        assert!(!worktree.exists(), "{name}");
+    }
 }
 
 #[test]

@@ -35,19 +35,34 @@ pub(super) struct Files {
     pub(super) apart: Vec<CommitId>,
     /// Ignored paths, folders once and ending in `/`.
     pub(super) ignored: Vec<RepoPath>,
-    /// What is not in the tree though it is not ignored, a line each.
+    /// What is neither in the tree nor ignored, though nothing is lost by it, a line each.
     pub(super) refused: Vec<String>,
+    /// What lies on the disk, is not ignored, and is kept nowhere, a line each.
+    pub(super) lost: Vec<String>,
+}
+
+/// What came of the files that the agent added against an ignore rule.
+enum Forced {
+    /// They are staged, but for what git complained of.
+    Added(Vec<String>),
+    /// Nobody can tell which they are.
+    Unknown,
 }
 
 impl Capture<'_> {
     /// Stages the whole worktree, and makes a tree of it.
     pub(super) fn files(&self) -> Result<Files> {
         self.ready_index()?;
-        let mut refused = self.add_everything()?;
+        let mut lost = self.add_everything()?;
         let staged = Index::load(&self.index(), self.id_length()).map(|index| index.entries).unwrap_or_default();
         let gitlinks = staged.iter().filter(|entry| entry.mode == GITLINK).map(|entry| entry.path.as_slice()).collect();
         let tracked: HashSet<&[u8]> = staged.iter().map(|entry| entry.path.as_slice()).collect();
-        refused.extend(self.add_what_the_agent_forced(&tracked, &gitlinks)?);
+        let mut refused = Vec::new();
+        match self.add_what_the_agent_forced(&tracked, &gitlinks)? {
+            Forced::Added(complaints) => lost.extend(complaints),
+            // Such files are ignored ones, as far as anybody can tell.
+            Forced::Unknown => refused.push(UNREADABLE_INDEX.to_owned()),
+        }
         let ignored = self.ignored()?;
         let oddities = {
             let ignored: HashSet<&[u8]> = ignored.iter().map(RepoPath::as_bytes).collect();
@@ -56,10 +71,13 @@ impl Capture<'_> {
             })
         };
         refused.extend(self.leave_out_special(&tracked, oddities.special)?);
-        let apart = self.keep_apart(&oddities.repositories, &mut refused)?;
+        let apart = self.keep_apart(&oddities.repositories, &mut refused, &mut lost)?;
+        // The files of a repository without commits are kept apart like those of any other.
+        refused.extend(lost.extract_if(.., |line| is_of_empty_repository(line)));
         refused.truncate(REFUSED_MAX);
+        lost.truncate(REFUSED_MAX);
         let tree = TreeId::from(one_id(&self.command(Access::Write, "write-tree").success()?)?);
-        Ok(Files { tree, apart, ignored, refused })
+        Ok(Files { tree, apart, ignored, refused, lost })
     }
 
     fn index(&self) -> PathBuf {
@@ -112,25 +130,25 @@ impl Capture<'_> {
     }
 
     /// Stages the paths of the agent's index that an ignore rule kept out. What is in them is read from the disk.
-    fn add_what_the_agent_forced(&self, tracked: &HashSet<&[u8]>, gitlinks: &HashSet<&[u8]>) -> Result<Vec<String>> {
+    fn add_what_the_agent_forced(&self, tracked: &HashSet<&[u8]>, gitlinks: &HashSet<&[u8]>) -> Result<Forced> {
         let index = self.request.agent_admin.join("index");
         match index.symlink_metadata() {
             Ok(found) if found.is_file() && found.len() <= INDEX_MAX => {}
             // Without an index nothing was added by force.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Ok(_) | Err(_) => return Ok(vec![UNREADABLE_INDEX.to_owned()]),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Forced::Added(Vec::new())),
+            Ok(_) | Err(_) => return Ok(Forced::Unknown),
         }
         let listed =
             self.command(Access::Read, "ls-files").args(["-z", "--cached"]).env("GIT_INDEX_FILE", &index).run();
         let Some(listed) = listed.ok().filter(|listed| listed.code() == Some(0)) else {
-            return Ok(vec![UNREADABLE_INDEX.to_owned()]);
+            return Ok(Forced::Unknown);
         };
         let forced: BTreeSet<&[u8]> = records(&listed.stdout)
             .filter(|path| !tracked.contains(path) && is_plain(path) && !is_below(path, gitlinks))
             .filter(|path| lies_in(&self.request.worktree, path))
             .collect();
         if forced.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Forced::Added(Vec::new()));
         }
         let output = self
             .command(Access::Write, "add")
@@ -138,7 +156,7 @@ impl Capture<'_> {
             .args(["--force", "--sparse", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"])
             .input(Input::Bytes(listed_by_nul(forced)))
             .run()?;
-        Ok(complaints(&output))
+        Ok(Forced::Added(complaints(&output)))
     }
 
     /// Names what git passes over without a word: pipes, sockets, devices. Where a tracked file became one, the file is gone.
@@ -157,7 +175,12 @@ impl Capture<'_> {
     }
 
     /// Makes a commit of the files of each repository inside the worktree, so that they are not lost.
-    fn keep_apart(&self, repositories: &[Vec<u8>], refused: &mut Vec<String>) -> Result<Vec<CommitId>> {
+    fn keep_apart(
+        &self,
+        repositories: &[Vec<u8>],
+        refused: &mut Vec<String>,
+        lost: &mut Vec<String>,
+    ) -> Result<Vec<CommitId>> {
         let mut kept = Vec::new();
         for path in repositories.iter().take(NESTED_MAX) {
             let shown = RepoPath::new(path.clone());
@@ -171,15 +194,18 @@ impl Capture<'_> {
             }
             let add = within(Access::Write, "add").config("core.safecrlf", "false");
             let added = add.args(["--all", "--ignore-errors", "--", "."]).run()?;
-            refused.extend(complaints(&added).into_iter().map(|line| format!("in `{shown}`: {line}")));
+            lost.extend(complaints(&added).into_iter().map(|line| format!("in `{shown}`: {line}")));
             let written = within(Access::Write, "write-tree").run()?;
-            let Some(tree) = written.line().ok().and_then(|line| line.parse::<TreeId>().ok()) else { continue };
+            let Some(tree) = written.line().ok().and_then(|line| line.parse::<TreeId>().ok()) else {
+                lost.push(format!("`{shown}` is a repository of its own: its files could not be read"));
+                continue;
+            };
             let commit = self.commit(&tree, &[], &format!("files of the repository {shown}\n"))?;
             refused.push(format!("`{shown}` is a repository of its own: its files are in commit {commit}"));
             kept.push(commit);
         }
         if let Some(more) = repositories.len().checked_sub(NESTED_MAX + 1) {
-            refused.push(format!("{} more repositories have their files nowhere", more + 1));
+            lost.push(format!("{} more repositories have their files nowhere", more + 1));
         }
         Ok(kept)
     }
@@ -214,6 +240,11 @@ fn complaints(output: &Output) -> Vec<String> {
             && !line.ends_with("can only add regular files, symbolic links or git-directories")
     };
     text.lines().filter(is_news).take(REFUSED_MAX).map(str::to_owned).collect()
+}
+
+/// Whether git complains of a repository inside the worktree that has no commit yet.
+fn is_of_empty_repository(complaint: &str) -> bool {
+    complaint.starts_with("error: '") && complaint.ends_with("does not have a commit checked out")
 }
 
 /// Whether a path from a forged index may be handed to git at all.

@@ -256,6 +256,7 @@ fn repositories_inside_and_names_that_collide_are_held() {
         (vec![gitlink("src/sub", &world.base)], CardKind::NestedRepository, "src/sub"),
         (vec![put("src/LIB.rs", "x\n")], CardKind::UnsafeTree, "src/LIB.rs"),
         (vec![put("src/x/HEAD", "ref\n"), put("src/x/objects/a", "x\n")], CardKind::UnsafeTree, "src/x"),
+        (vec![put("src/x/HEAD", "ref\n"), put("src/x/commondir", "../y\n")], CardKind::UnsafeTree, "src/x"),
     ];
     for (edits, kind, path) in cases {
         world.begin();
@@ -263,6 +264,32 @@ fn repositories_inside_and_names_that_collide_are_held() {
         let made = world.integrate();
         assert_eq!(card_of(&world, kind).paths, [RepoPath::from(path)]);
         assert_eq!(made.candidate, world.base);
+    }
+}
+
+#[test]
+fn what_is_unsafe_only_together_is_held_where_it_comes_together() {
+    let world = World::new(vec![
+        task("parser", &["x/HEAD", "x/config", "up/**"], &[]),
+        task("docs", &["x/objects/**", "x/refs/**", "UP/**"], &[]),
+    ]);
+    let cases = [
+        (
+            vec![put("x/HEAD", "ref\n"), put("x/config", "c\n")],
+            vec![put("x/objects/a", "a\n"), put("x/refs/a", "a\n")],
+            "x",
+        ),
+        (vec![put("up/one", "1\n")], vec![put("UP/one", "2\n")], "UP/one"),
+    ];
+    for (first, second, path) in cases {
+        world.begin();
+        world.works("parser", &world.base, &first);
+        let alone = world.integrate();
+        assert_ne!(alone.candidate, world.base, "each for itself is harmless");
+        world.works("docs", &world.base, &second);
+        let both = world.integrate();
+        assert_eq!(card_of(&world, CardKind::UnsafeTree).paths, [RepoPath::from(path)]);
+        assert_eq!(world.tree(&both.candidate), world.tree(&alone.candidate));
     }
 }
 

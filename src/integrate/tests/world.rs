@@ -344,6 +344,7 @@ impl World {
             tips: Vec::new(),
             ignored: Vec::new(),
             refused: Vec::new(),
+            lost: Vec::new(),
         };
         let record = bundle::write(
             &ledger,
