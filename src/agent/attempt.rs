@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use sandbox::{Command as BoxCommand, Enforcement, Sandbox, SpawnError, Stdio};
+use sandbox::{BoxError, Command as BoxCommand, Enforcement, Sandbox, SpawnError, Stdio};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -103,8 +103,10 @@ pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
         Err(stop) => Some(stop),
         Ok((boxed, mut socket)) => {
             let stop = attempt.work(&boxed, socket.as_mut()).await;
-            boxed.shutdown().await.map_err(Error::Box)?;
-            stop?
+            let closed = boxed.shutdown().await;
+            let stop = stop?;
+            closed.map_err(Error::Box)?;
+            stop
         }
     };
     attempt.finish(stop, begun.elapsed())
@@ -207,9 +209,11 @@ impl<'a> Attempt<'a> {
     /// Runs the setup command. What it writes is part of the state the attempt begins with.
     async fn set_up(&mut self, boxed: &Sandbox, argv: &Argv, socket: Option<&mut TurnSocket>) -> Going<()> {
         let turn = TurnId::new(self.of.attempt, 0);
-        let ended = match self.run_command(boxed, argv, turn, socket).await? {
-            Ok(ended) => ended,
-            Err(stop) => return Ok(Err(Stop { outcome: AttemptOutcome::SetupFailed, ..stop })),
+        let ended = match self.run_command(boxed, argv, turn, socket).await {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(stop)) => return Ok(Err(Stop { outcome: AttemptOutcome::SetupFailed, ..stop })),
+            Err(Error::Box(error)) => return Ok(Err(Stop::new(AttemptOutcome::SetupFailed, lost(&error)))),
+            Err(error) => return Err(error),
         };
         self.leftovers += ended.leftovers;
         match ended {
@@ -274,9 +278,11 @@ impl<'a> Attempt<'a> {
         socket: Option<&mut TurnSocket>,
     ) -> Going<()> {
         let label = shell_words::join(argv);
-        let ended = match self.run_turns(boxed, argv, &label, turn, socket).await? {
-            Ok(ended) => ended,
-            Err(stop) => return Ok(Err(stop)),
+        let ended = match self.run_turns(boxed, argv, &label, turn, socket).await {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(stop)) => return Ok(Err(stop)),
+            Err(Error::Box(error)) => return self.lose_box(boxed, *turn, label, &error).await,
+            Err(error) => return Err(error),
         };
         self.leftovers += ended.leftovers;
         self.last_end = Some(ended.end);
@@ -302,6 +308,17 @@ impl<'a> Attempt<'a> {
                 Err(Stop { outcome, reason, end: Some(ended.end) })
             }
         })
+    }
+
+    /// The box is gone under the command, killed from outside or for lack of memory. That is this agent's misfortune and
+    /// nobody else's: what there is is captured.
+    async fn lose_box(&mut self, boxed: &Sandbox, turn: u32, label: String, error: &BoxError) -> Going<()> {
+        boxed.kill().await.map_err(Error::Box)?;
+        let told = TurnEnd { label, interrupted: true, ..TurnEnd::default() };
+        if let Err(stop) = self.close_turn(TurnId::new(self.of.attempt, turn), &told).await? {
+            return Ok(Err(stop));
+        }
+        Ok(Err(Stop::new(AttemptOutcome::Failed, lost(error))))
     }
 
     async fn close_turn(&mut self, turn: TurnId, ended: &TurnEnd) -> Going<()> {
@@ -552,6 +569,10 @@ fn stop_of_command(ended: &Ended) -> Option<AttemptOutcome> {
         (None, false) => Some(AttemptOutcome::Failed),
         (None, true) => None,
     }
+}
+
+fn lost(error: &BoxError) -> String {
+    format!("its box was lost, killed from outside or for lack of memory: {}", with_causes(error))
 }
 
 /// What a failed capture says of its attempt, where it is the agent's or the worktree's doing.

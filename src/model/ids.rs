@@ -330,6 +330,11 @@ impl RefName {
         Self(format!("refs/sandbox/{run}/{agent}/{turn}"))
     }
 
+    /// Keeps what an agent's branch held when it was taken over by a new worktree.
+    pub fn left(run: &RunId, agent: &AgentName, held: &CommitId) -> Self {
+        Self(format!("refs/sandbox/{run}/{agent}/left-{}", held.short()))
+    }
+
     /// Keeps the state of the user's checkout from before a landing.
     pub fn rescue(run: &RunId) -> Self {
         Self(format!("refs/sandbox/{run}/rescue"))

@@ -217,7 +217,7 @@ impl Reopened {
         let stand = match site.repository.load_ref(&branch)?.map(CommitId::from) {
             None => Place::NewBranch(branch),
             Some(at) => {
-                self.hand_over(&branch, old, &at, &fork)?;
+                self.hand_over(&task.name, &branch, old, &at, &fork)?;
                 Place::Branch(branch)
             }
         };
@@ -225,14 +225,27 @@ impl Reopened {
         self.crew.seat_at(task, generation, fork, stand).map(Some)
     }
 
-    /// Takes the branch from the old worktree to where the new one begins. What it held is pinned turn by turn.
-    fn hand_over(&self, branch: &RefName, old: &Workspace, at: &CommitId, fork: &CommitId) -> Result<(), Error> {
+    /// Takes the branch from the old worktree to where the new one begins. What it held is pinned: turn by turn what the
+    /// agent did, and by a ref of its own what the user may have put on it since.
+    fn hand_over(
+        &self,
+        agent: &AgentName,
+        branch: &RefName,
+        old: &Workspace,
+        at: &CommitId,
+        fork: &CommitId,
+    ) -> Result<(), Error> {
         let repository = &self.crew.site.repository;
         if old.admin_dir.is_dir() {
             repository.detach_worktree(&old.admin_dir, at)?;
         }
-        let edit = RefEdit::Update { name: branch.clone(), new: fork.object().clone(), old: at.object().clone() };
-        match repository.swap_refs(&[edit], "sandbox: begin afresh")? {
+        let left = RefName::left(self.recorder.run().id(), agent, at);
+        let mut edits =
+            vec![RefEdit::Update { name: branch.clone(), new: fork.object().clone(), old: at.object().clone() }];
+        if repository.load_ref(&left)?.is_none() {
+            edits.push(RefEdit::Create { name: left, new: at.object().clone() });
+        }
+        match repository.swap_refs(&edits, "sandbox: begin afresh")? {
             Swap::Done => Ok(()),
             Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
         }

@@ -93,6 +93,32 @@ async fn every_end_has_a_name_and_loses_nothing() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_that_is_killed_from_outside_ends_its_agent_alone() {
+    let mut bench = Bench::new(World::new()).await;
+    let marker = format!("MARK={}", bench.worktree().display());
+    let sought = marker.clone();
+    bench.memory.on_output(move |_| {
+        // The parent of the agent's own process, as seen from outside, is the init of its box.
+        for id in marked_ids(&sought) {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+            let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t")?.parse::<i32>().ok());
+            if let Some(parent) = parent.filter(|parent| *parent > 1) {
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(parent), nix::sys::signal::Signal::SIGKILL).unwrap();
+                return;
+            }
+        }
+    });
+    let script = format!("export {marker}; exec sh -c 'echo x > partial; echo begun; exec sleep 300'");
+    let end = bench.attempt(&[&script, "echo never > second"]).await;
+    bench.expect(&end, AttemptOutcome::Failed);
+    assert!(bench.reason().contains("its box was lost"), "{}", bench.reason());
+    assert_eq!(bench.snapshot()[&b"partial"[..]].1, b"x\n");
+    assert!(bench.record(1, 1).interrupted);
+    assert_eq!(marked(&marker), Vec::<String>::new());
+    bench.check_replay();
+}
+
 /// Has the attempt stopped as soon as it has printed something; at once, or in order.
 fn stop_when_begun(bench: &mut Bench, at_once: bool) {
     let (stop, kill) = (bench.stop.clone(), bench.kill.clone());
