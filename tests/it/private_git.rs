@@ -47,7 +47,7 @@ git gc -q --prune=now; git repack -qad; git fsck --no-dangling; git archive HEAD
 git submodule status; git sparse-checkout init --cone; git sparse-checkout disable
 git init -q /tmp/scratch; cd /tmp/scratch; echo x > x; git add x; git commit -qm x; test "$(git log --format=%an)" = Tester
 cd "$OLDPWD"; git log -1 --format='%an <%ae>'; git remote -v
-! git config --get-regexp 'credential|include|hook|filter'
+! GIT_CONFIG_NOSYSTEM=1 git config --get-regexp 'credential|include|hook|filter'
 "#;
     let end = bench.attempt(&[work]).await;
     bench.expect(&end, AttemptOutcome::Completed);
