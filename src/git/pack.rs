@@ -160,7 +160,8 @@ impl Repository {
         }
         let walk = quarantine
             .apply(self.common(Access::Read, "rev-list"))
-            .args(["--objects", "--quiet", commit.as_str(), "--not", "--all"])
+            // Not the HEADs of other worktrees: one that is being made has none yet, which would be fatal.
+            .args(["--objects", "--quiet", "--single-worktree", commit.as_str(), "--not", "--all"])
             .timeout(limits.time)
             .run();
         match walk {

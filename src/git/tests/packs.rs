@@ -63,6 +63,25 @@ impl Pair {
     }
 }
 
+/// Git writes the HEAD of a worktree that it makes as zeros first.
+#[test]
+fn a_worktree_that_is_being_made_is_in_nobodys_way() {
+    each_git(|git| {
+        let pair = Pair::new(git);
+        let commit = pair.theirs.commit(&[&pair.known], &[file("f", "changed\n")]);
+        let half = pair.ours.root().join(".git/worktrees/half");
+        fs::create_dir_all(&half).unwrap();
+        fs::write(half.join("HEAD"), format!("{}\n", "0".repeat(40))).unwrap();
+        fs::write(half.join("commondir"), "../..\n").unwrap();
+        fs::write(half.join("gitdir"), "/nonexistent/half/.git\n").unwrap();
+        let walk = Command::new(git, Access::Read, "rev-list").args(["--quiet", "--not", "--all"]);
+        let walk = walk.folder(pair.ours.root()).run().unwrap();
+        assert!(walk.complaint().contains("bad object worktrees/half/HEAD"), "{}", walk.complaint());
+        let received = pair.receive(&pair.pack(&commit), &commit, &LIMITS).unwrap();
+        assert!(matches!(received, Received::Stored { .. }), "{received:?}");
+    });
+}
+
 #[test]
 fn a_good_pack_is_taken() {
     each_git(|git| {
