@@ -37,7 +37,8 @@ pub(super) async fn look(capturer: &Capturer, workspace: &Workspace, candidate: 
         Ok(taken) => taken,
         Err(error) => return Scan::Failed(with_causes(&error)),
     };
-    if let Some(first) = taken.refused.first() {
+    // What could not be looked at may be anything.
+    if let Some(first) = taken.lost.first().or_else(|| taken.refused.first()) {
         return Scan::Failed(first.clone());
     }
     if taken.snapshot.tree == candidate.tree {
