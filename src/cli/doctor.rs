@@ -14,7 +14,7 @@ use super::settings::Settings;
 use crate::git::{self, Git, Head, Repository, Version, load_user_attributes};
 use crate::report::doctor::{Check, DoctorData, LayerCheck};
 use crate::report::{Envelope, text};
-use crate::store::layout::{RootSources, worktrees_root};
+use crate::run::root_for;
 use crate::store::{Format, StateDir, env, format};
 use crate::workspace::{HostEnvironment, Surroundings, require_fit};
 
@@ -67,13 +67,7 @@ fn git_check(checks: &mut Vec<Check>) -> Option<Git> {
 
 /// The folder for worktrees, where it can be told.
 fn worktrees(environment: &HostEnvironment, checks: &mut Vec<Check>) -> Option<PathBuf> {
-    let own = |name: &str| environment.variable(name).map(std::ffi::OsStr::to_owned);
-    let root = worktrees_root(&RootSources {
-        sandbox_worktrees: own(env::SANDBOX_WORKTREES),
-        xdg_state_home: own(env::XDG_STATE_HOME),
-        home: own(env::HOME),
-    });
-    let root = match root {
+    let root = match root_for(environment) {
         Ok(root) => root,
         Err(error) => {
             checks.push(Check::failed("worktrees", error.to_string(), format!("set {}", env::SANDBOX_WORKTREES)));

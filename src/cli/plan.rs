@@ -11,8 +11,8 @@ use super::printer::Printer;
 use super::rooms::refused;
 use super::settings::Settings;
 use crate::git::{self, Git, Repository};
-use crate::model::AgentName;
 use crate::model::plan::Plan;
+use crate::model::{AgentName, CommitId, RepoPath};
 use crate::plan::{self, Finding, Findings, MAX_FILE, Preview};
 use crate::report::preview::render;
 use crate::report::{Envelope, text};
@@ -101,7 +101,7 @@ fn against_repository(plan: &Plan, settings: &Settings, printer: &mut Printer) -
     Ok(plan::check_against_tree(plan, paths)?)
 }
 
-fn paths_at_head(settings: &Settings) -> Result<Option<Vec<crate::model::RepoPath>>, git::Error> {
+fn paths_at_head(settings: &Settings) -> Result<Option<Vec<RepoPath>>, git::Error> {
     let repository = match Git::find(None).and_then(|git| Repository::discover(&git, &settings.dir)) {
         Ok(repository) => repository,
         Err(git::Error::NotARepository { .. } | git::Error::GitMissing { .. }) => return Ok(None),
@@ -109,6 +109,11 @@ fn paths_at_head(settings: &Settings) -> Result<Option<Vec<crate::model::RepoPat
     };
     let head = repository.load_head()?;
     let Some(commit) = head.commit() else { return Ok(None) };
+    paths_of(&repository, commit).map(Some)
+}
+
+/// Every path that a commit has.
+pub(super) fn paths_of(repository: &Repository, commit: &CommitId) -> Result<Vec<RepoPath>, git::Error> {
     let tree = repository.load_commit(commit)?.tree;
-    Ok(Some(repository.load_tree(&tree)?.into_iter().map(|(path, _)| path).collect()))
+    Ok(repository.load_tree(&tree)?.into_iter().map(|(path, _)| path).collect())
 }

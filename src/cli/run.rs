@@ -65,10 +65,8 @@ fn wants_landing(asked: bool, plan: &Plan, printer: &mut Printer) -> bool {
 fn warn_of_empty_contracts(site: &Site, plan: &Plan, printer: &mut Printer) -> Result<(), Error> {
     let head = site.load_head()?;
     let base = head.require_commit().map_err(crate::run::Error::from)?;
-    let tree = site.repository.load_commit(base).map_err(crate::run::Error::from)?.tree;
-    let paths = site.repository.load_tree(&tree).map_err(crate::run::Error::from)?;
-    let warnings = plan::check_against_tree(plan, paths.into_iter().map(|(path, _)| path));
-    for warning in warnings? {
+    let paths = super::plan::paths_of(&site.repository, base).map_err(crate::run::Error::from)?;
+    for warning in plan::check_against_tree(plan, paths)? {
         printer.warn(&warning.message);
     }
     Ok(())

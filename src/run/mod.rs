@@ -28,4 +28,4 @@ pub use coordinator::{Options, Report, execute};
 pub use error::Error;
 pub use recorder::{Observer, Recorder};
 pub use signals::{Ending, Signals};
-pub use site::Site;
+pub use site::{Site, root_for};

@@ -51,12 +51,7 @@ impl Site {
         let environment = HostEnvironment::of_this_process().ok_or(Error::NoHome)?;
         let git = Git::find(None)?;
         let repository = Repository::discover(&git, from)?;
-        let own = |name: &str| environment.variable(name).map(std::ffi::OsStr::to_owned);
-        let root = worktrees_root(&RootSources {
-            sandbox_worktrees: own(env::SANDBOX_WORKTREES),
-            xdg_state_home: own(env::XDG_STATE_HOME),
-            home: own(env::HOME),
-        })?;
+        let root = root_for(&environment)?;
         let root = canonical_so_far(&root);
         let key = RepoKey::of_common_dir(repository.common_dir());
         Ok(Self {
@@ -125,6 +120,16 @@ impl Site {
             Some(obstacle) => Err(Error::Unfit { cause: obstacle.cause(), fix: obstacle.fix() }),
         }
     }
+}
+
+/// Where all worktrees of a user with this environment lie.
+pub fn root_for(environment: &HostEnvironment) -> Result<PathBuf, crate::store::Error> {
+    let own = |name: &str| environment.variable(name).map(std::ffi::OsStr::to_owned);
+    worktrees_root(&RootSources {
+        sandbox_worktrees: own(env::SANDBOX_WORKTREES),
+        xdg_state_home: own(env::XDG_STATE_HOME),
+        home: own(env::HOME),
+    })
 }
 
 /// The path with links resolved as far as it exists: what is to be made below has none.
