@@ -1,6 +1,7 @@
 //! A command for a box, and the process it becomes.
 
 use crate::error::BoxError;
+use crate::limit::LimitHit;
 use crate::wire::Status;
 use std::ffi::OsString;
 use std::io;
@@ -100,6 +101,8 @@ pub struct Exit {
     pub status: Status,
     /// How many other processes were still there and were killed.
     pub leftovers: u32,
+    /// The limit of the box that it was ended for, if it was.
+    pub limit: Option<LimitHit>,
 }
 
 /// A command that was started. Dropping it does not end the command.

@@ -36,7 +36,7 @@ impl Enforcement {
         refuse_host(host)?;
         check::check(policy)?;
         let placed = check::placed(policy);
-        let network = policy.network == Network::None;
+        let network = policy.network != Network::Host;
         let size = policy.limits.scratch.unwrap_or(SCRATCH);
 
         let mut steps = outer(host, network);

@@ -80,7 +80,7 @@ fn what_a_policy_adds() {
         .hostname("parser")
         .mask("/h/u/.cargo/credentials.toml")
         .listen("/run/sandbox/turn.sock")
-        .limits(Limits { file_size: Some(7), open_files: Some(8), scratch: Some(9) });
+        .limits(Limits { file_size: Some(7), open_files: Some(8), scratch: Some(9), ..Limits::default() });
     let (plain, rich) = (text(&agent(), &ROOT), text(&policy, &USER));
     let only = |one: &str, other: &str| -> Vec<String> {
         one.lines().filter(|line| !other.lines().any(|o| o == *line)).map(ToOwned::to_owned).collect()

@@ -3,6 +3,8 @@
 //! A policy says nothing about how it is enforced; [`crate::Enforcement::plan`] turns it into steps or says why it cannot.
 //! Every path must be absolute and canonical: the mounts refuse to walk through a symlink.
 
+use crate::refusal::Layer;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Whether a bound path can be written.
@@ -19,6 +21,12 @@ pub enum Access {
 pub enum Network {
     /// A network of its own with nothing but the loopback interface.
     None,
+    /// The same, and on its loopback one port whose connections come out at [`crate::Sandbox::take_relay`]: what lies behind
+    /// is for the parent to decide.
+    Relay {
+        /// The port.
+        port: u16,
+    },
     /// The host's network, with everything that listens on it.
     Host,
 }
@@ -72,14 +80,23 @@ impl Expose {
     }
 }
 
-/// Limits on each process, set before a command starts; a limit above the inherited one is lowered to it.
+/// How much a box may use. What is not given is not bounded.
 ///
 /// Core dumps are always off: they would be written where the host's pattern says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest file a process may write, in bytes.
+    /// The most memory of all its processes together, in bytes.
+    pub memory: Option<u64>,
+    /// The most processes and threads at once.
+    pub processes: Option<u32>,
+    /// Its share of the processor where others want it too, from 1 to 10000; 100 is what everything else has.
+    pub cpu_weight: Option<u16>,
+    /// The most disk space, in bytes, of what it can write: the working directory, the private directories, and what is
+    /// exposed writable.
+    pub disk: Option<u64>,
+    /// The largest file a process may write, in bytes. One above the inherited limit is lowered to it.
     pub file_size: Option<u64>,
-    /// How many files a process may hold open.
+    /// How many files a process may hold open. One above the inherited limit is lowered to it.
     pub open_files: Option<u64>,
     /// Size of each temporary file system of the box, in bytes; 256 MiB if not given.
     pub scratch: Option<u64>,
@@ -118,6 +135,9 @@ pub struct Policy {
     pub limits: Limits,
     /// Whether namespaces may be created inside.
     pub nesting: Nesting,
+    /// Layers that the box may do without, where this machine cannot give them. Without being named here, one that is
+    /// missing is a [`crate::Refusal`].
+    pub may_lack: BTreeSet<Layer>,
 }
 
 impl Policy {
@@ -137,6 +157,7 @@ impl Policy {
             listen: Vec::new(),
             limits: Limits::default(),
             nesting: Nesting::Denied,
+            may_lack: BTreeSet::new(),
         }
     }
 
@@ -207,6 +228,13 @@ impl Policy {
     #[must_use]
     pub fn nesting(mut self, nesting: Nesting) -> Self {
         self.nesting = nesting;
+        self
+    }
+
+    /// Lets the box do without a layer that this machine cannot give.
+    #[must_use]
+    pub fn may_lack(mut self, layer: Layer) -> Self {
+        self.may_lack.insert(layer);
         self
     }
 }

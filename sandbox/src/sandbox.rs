@@ -299,8 +299,8 @@ async fn read(control: Arc<Control>, waiting: Shared) {
                 // Whoever asked may have given up.
                 waiting.answers.remove(&id).map(|asker| asker.send(answer));
             }
-            Report::Exited { id, status, leftovers } => {
-                waiting.exits.remove(&id).map(|child| child.send(Exit { status, leftovers }));
+            Report::Exited { id, status, leftovers, limit } => {
+                waiting.exits.remove(&id).map(|child| child.send(Exit { status, leftovers, limit }));
             }
             Report::Born | Report::Ready | Report::Failed { .. } => break,
         }

@@ -123,7 +123,7 @@ impl Init<'_> {
                 continue;
             };
             if running.aside {
-                self.tell(&Report::Exited { id: running.id, status, leftovers: 0 })?;
+                self.tell(&Report::Exited { id: running.id, status, leftovers: 0, limit: None })?;
                 continue;
             }
             // Those that ended by themselves meanwhile are no leftovers.
@@ -132,7 +132,7 @@ impl Init<'_> {
                 asides.extend(self.running.remove(&pid).map(|running| (running, status)));
             }
             let leftovers = self.sweep(&mut asides)?;
-            self.tell(&Report::Exited { id: running.id, status, leftovers })?;
+            self.tell(&Report::Exited { id: running.id, status, leftovers, limit: None })?;
             self.tell_ends(asides, 0)?;
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Init<'_> {
     fn tell_ends(&self, ends: Vec<(Running, Status)>, leftovers: u32) -> io::Result<()> {
         ends.into_iter().try_for_each(|(running, status)| {
             let leftovers = if running.aside { 0 } else { leftovers };
-            self.tell(&Report::Exited { id: running.id, status, leftovers })
+            self.tell(&Report::Exited { id: running.id, status, leftovers, limit: None })
         })
     }
 

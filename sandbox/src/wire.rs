@@ -3,6 +3,7 @@
 //! The socket keeps packet bounds, so there is no framing to get wrong. A value too long for one packet travels in a
 //! memory file; only orders may, for the parent must never map what comes out of a box.
 
+use crate::limit::LimitHit;
 use crate::plan::Enforcement;
 use rustix::fs::MemfdFlags;
 use rustix::net::{
@@ -89,7 +90,7 @@ pub(crate) enum Report {
     /// The answer to an order.
     Answer { id: u64, answer: Answer },
     /// A command has ended, and nothing of it is left.
-    Exited { id: u64, status: Status, leftovers: u32 },
+    Exited { id: u64, status: Status, leftovers: u32, limit: Option<LimitHit> },
 }
 
 /// The answer to an order.

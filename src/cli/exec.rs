@@ -13,7 +13,7 @@ pub(super) fn exec(args: &ExecArgs, settings: &Settings, printer: &mut Printer) 
     let mut single = Single::new(args.name.as_str(), args.command.clone());
     single.title.clone_from(&args.title);
     single.owns.clone_from(&args.owns);
-    single.sandbox.network = args.network;
+    single.sandbox.network = args.network.clone();
     single.sandbox.env.clone_from(&args.env);
     single.sandbox.expose.clone_from(&args.expose);
     if let Some(time) = args.time {

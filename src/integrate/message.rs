@@ -47,7 +47,7 @@ pub(super) fn rescue(run: &RunId, target: &RefName) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::plan::{Contract, Limits, Network, SandboxSettings};
+    use crate::model::plan::{Contract, SandboxSettings};
 
     fn task(title: Option<&str>) -> AgentTask {
         AgentTask {
@@ -57,12 +57,7 @@ mod tests {
             after: Vec::new(),
             attempts: 1,
             turns: Vec::new(),
-            sandbox: SandboxSettings {
-                network: Network::None,
-                expose: Vec::new(),
-                env: Vec::new(),
-                limits: Limits::DEFAULT,
-            },
+            sandbox: SandboxSettings::default(),
         }
     }
 

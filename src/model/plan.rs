@@ -1,8 +1,9 @@
 //! A plan as accepted: every default filled in, every name checked. How it is read from a file is the `plan` room's affair.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
+use sandbox::Layer;
 use serde::{Deserialize, Serialize};
 
 use super::ids::AgentName;
@@ -63,7 +64,7 @@ pub enum LandMode {
 }
 
 /// What network a box has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
     /// None but its own loopback.
@@ -71,18 +72,62 @@ pub enum Network {
     None,
     /// The host's, unfiltered.
     Host,
+    /// Its own loopback, and a proxy that lets through what is listed.
+    Allow(AllowList),
+}
+
+/// What a proxy lets through. Endpoints are `HOST:PORT`, as the `sandbox` crate reads them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowList {
+    /// What may be reached.
+    pub allow: Vec<String>,
+    /// What may not, whatever `allow` says.
+    #[serde(default)]
+    pub deny: Vec<String>,
+    /// Secrets put into requests on their way out, by host; the agent never holds them.
+    #[serde(default)]
+    pub inject: BTreeMap<String, Injection>,
+}
+
+/// A secret that requests to one host get on their way out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Injection {
+    /// The header that holds it.
+    pub header: String,
+    /// The variable of the user's environment whose value it is. Inside, a variable of this name holds a stand-in.
+    pub env: String,
+    /// What stands before the value, such as `Bearer `.
+    #[serde(default)]
+    pub prefix: String,
+    /// A variable that inside holds the address to ask instead of the host's own.
+    #[serde(default)]
+    pub base_url: Option<String>,
 }
 
 /// What an agent's box lets in and bounds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxSettings {
     /// The network.
     pub network: Network,
     /// Paths from outside to show read-only; a leading `~/` is the user's home.
     pub expose: Vec<String>,
+    /// Paths from outside to show writable.
+    #[serde(default)]
+    pub expose_rw: Vec<String>,
+    /// Folders of the host to hide.
+    #[serde(default)]
+    pub hide: Vec<String>,
     /// Variables to pass in, by name.
     pub env: Vec<String>,
+    /// Whether programs may make namespaces of their own inside.
+    #[serde(default)]
+    pub nested: bool,
+    /// Layers that may be missing on this machine.
+    #[serde(default)]
+    pub allow_degraded: BTreeSet<Layer>,
     /// Bounds on each attempt.
     pub limits: Limits,
 }
@@ -97,12 +142,37 @@ pub struct Limits {
     pub idle: SignedDuration,
     /// The most bytes of output of one attempt.
     pub output: u64,
+    /// The most memory of all its processes together, in bytes.
+    #[serde(default)]
+    pub memory: Option<u64>,
+    /// The most processes and threads at once.
+    #[serde(default)]
+    pub processes: Option<u32>,
+    /// Its share of the processor, where 100 is what everything else has.
+    #[serde(default)]
+    pub cpu_weight: Option<u16>,
+    /// The most disk space of what it can write, in bytes.
+    #[serde(default)]
+    pub disk: Option<u64>,
+    /// The largest file it may write, in bytes.
+    #[serde(default)]
+    pub file_size: Option<u64>,
 }
 
-impl Limits {
+impl Default for Limits {
     /// What holds where a plan says nothing.
-    pub const DEFAULT: Self =
-        Self { time: SignedDuration::from_mins(30), idle: SignedDuration::from_mins(10), output: 64 << 20 };
+    fn default() -> Self {
+        Self {
+            time: SignedDuration::from_mins(30),
+            idle: SignedDuration::from_mins(10),
+            output: 64 << 20,
+            memory: None,
+            processes: None,
+            cpu_weight: None,
+            disk: None,
+            file_size: None,
+        }
+    }
 }
 
 /// How worktrees are prepared before an agent starts.

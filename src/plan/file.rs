@@ -97,7 +97,7 @@ pub(super) struct Draft {
 fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Option<Plan> {
     let run = root.section("run");
     let workspace = root.section("workspace");
-    let sandbox = SandboxKeys::read(reader, &root.section("sandbox")).over(&default_sandbox());
+    let sandbox = SandboxKeys::read(reader, &root.section("sandbox")).over(&SandboxSettings::default());
     let name = plan_name(reader, label, &run);
     let target = reader.take_text(&run, "target", value::branch);
     let jobs = reader.take(&run, "jobs", |value| value::number(value, 0, 1024));
@@ -143,11 +143,6 @@ fn plan_name<'t>(reader: &mut Reader<'t>, label: &str, run: &Section<'_, 't>) ->
         .ok()
 }
 
-/// What holds where a plan's `[sandbox]` says nothing.
-pub fn default_sandbox() -> SandboxSettings {
-    SandboxSettings { network: Network::None, expose: Vec::new(), env: Vec::new(), limits: Limits::DEFAULT }
-}
-
 /// The keys of a `[sandbox]`, of the plan or of an agent, as far as they are there.
 #[derive(Default)]
 struct SandboxKeys {
@@ -175,14 +170,16 @@ impl SandboxKeys {
     /// `defaults`, with what is written here instead, key by key.
     fn over(self, defaults: &SandboxSettings) -> SandboxSettings {
         SandboxSettings {
-            network: self.network.unwrap_or(defaults.network),
+            network: self.network.unwrap_or_else(|| defaults.network.clone()),
             expose: self.expose.unwrap_or_else(|| defaults.expose.clone()),
             env: self.env.unwrap_or_else(|| defaults.env.clone()),
             limits: Limits {
                 time: self.time.unwrap_or(defaults.limits.time),
                 idle: self.idle.unwrap_or(defaults.limits.idle),
                 output: self.output.unwrap_or(defaults.limits.output),
+                ..defaults.limits
             },
+            ..defaults.clone()
         }
     }
 }
@@ -196,13 +193,13 @@ pub fn verifier_sandbox(
     timeout: SignedDuration,
 ) -> SandboxSettings {
     let limits = Limits { time: timeout, ..defaults.limits };
-    SandboxSettings { network, expose: defaults.expose.clone(), env, limits }
+    SandboxSettings { network, env, expose_rw: Vec::new(), limits, ..defaults.clone() }
 }
 
 /// The verifier of a run without a plan file: a command that is judged within what the agent's box has, but without its
 /// network and variables.
 pub fn verifier_for_exec(command: Argv, sandbox: &SandboxSettings) -> VerifySettings {
-    let timeout = default_sandbox().limits.time;
+    let timeout = Limits::default().time;
     let sandbox = verifier_sandbox(sandbox, Network::None, Vec::new(), timeout);
     VerifySettings { command, timeout, sandbox }
 }

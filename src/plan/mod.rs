@@ -31,7 +31,7 @@ mod tests;
 
 pub use check::check_against_tree;
 pub use contract::{Allowed, CompiledContract, ContractError, Overlap};
-pub use file::{MAX_FILE, default_sandbox, load, verifier_for_exec, verifier_sandbox};
+pub use file::{MAX_FILE, load, verifier_for_exec, verifier_sandbox};
 pub use finding::{Code, Finding, Findings, Severity};
 pub use glob::{Glob, GlobError, GlobSet, MAX_ALTERNATIVES, MAX_LENGTH};
 pub use graph::Graph;

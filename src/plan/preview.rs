@@ -1,6 +1,9 @@
 //! What a run of a plan would do, as plain data: for `run --dry-run`. Nothing is looked up, so it is the same everywhere.
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
+use sandbox::Layer;
 use serde::Serialize;
 
 use crate::model::AgentName;
@@ -84,16 +87,25 @@ pub struct BoxPreview {
     pub network: Network,
     /// Paths from outside.
     pub expose: Vec<String>,
+    /// Paths from outside that it can write.
+    pub expose_rw: Vec<String>,
+    /// Folders it does not see.
+    pub hide: Vec<String>,
     /// Names of variables passed in, never their values.
     pub env: Vec<String>,
+    /// Whether it may make namespaces of its own.
+    pub nested: bool,
+    /// Layers it may do without.
+    pub allow_degraded: BTreeSet<Layer>,
     /// Bounds.
     pub limits: Limits,
 }
 
 impl From<&SandboxSettings> for BoxPreview {
     fn from(settings: &SandboxSettings) -> Self {
-        let SandboxSettings { network, expose, env, limits } = settings.clone();
-        Self { network, expose, env, limits }
+        let SandboxSettings { network, expose, expose_rw, hide, env, nested, allow_degraded, limits } =
+            settings.clone();
+        Self { network, expose, expose_rw, hide, env, nested, allow_degraded, limits }
     }
 }
 

@@ -4,7 +4,6 @@ use crate::model::plan::{
     AgentTask, Argv, Contract, LandMode, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
 };
 
-use super::file::default_sandbox;
 use super::finding::{Finding, Findings, Severity};
 use super::value::{self, Wrong, shown};
 
@@ -42,7 +41,7 @@ impl Single {
             owns: Vec::new(),
             command,
             attempts: 1,
-            sandbox: default_sandbox(),
+            sandbox: SandboxSettings::default(),
             workspace: WorkspaceSettings::default(),
             verify: None,
             target: None,

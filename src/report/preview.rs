@@ -75,9 +75,10 @@ fn render_agent(agent: &AgentPreview, look: Look) -> String {
 }
 
 fn bounds(sandbox: &BoxPreview) -> String {
-    let mut words = vec![match sandbox.network {
+    let mut words = vec![match &sandbox.network {
         Network::None => "no network".to_owned(),
         Network::Host => "the host's network".to_owned(),
+        Network::Allow(list) => format!("the network as far as {}", text::list(&list.allow, usize::MAX)),
     }];
     if !sandbox.expose.is_empty() {
         words.push(format!("sees {}", text::list(&sandbox.expose, usize::MAX)));

@@ -95,18 +95,13 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::model::plan::{Limits, Network, SandboxSettings};
+    use crate::model::plan::SandboxSettings;
 
     fn settings() -> VerifySettings {
         VerifySettings {
             command: vec!["true".to_owned()],
             timeout: SignedDuration::from_mins(5),
-            sandbox: SandboxSettings {
-                network: Network::None,
-                expose: Vec::new(),
-                env: Vec::new(),
-                limits: Limits::DEFAULT,
-            },
+            sandbox: SandboxSettings::default(),
         }
     }
 

@@ -55,7 +55,7 @@ impl Environment {
         part("tool", &[&tool(host, settings.command.first().map_or("", String::as_str))]);
         let (search, tools) = (lasting(host.search_path()), lasting(host.tool_folders()));
         part("search path", &path_bytes(&search));
-        part("network", &[text(network_name(settings.sandbox.network))]);
+        part("network", &[text(network_name(&settings.sandbox.network))]);
         part("exposed paths", &bytes_of(&settings.sandbox.expose));
         part("exposed tools", &path_bytes(&tools));
         let limits = [settings.timeout.to_string(), settings.sandbox.limits.output.to_string()];
@@ -117,10 +117,11 @@ fn path_bytes(paths: &[PathBuf]) -> Vec<&[u8]> {
     paths.iter().map(|path| path.as_os_str().as_bytes()).collect()
 }
 
-fn network_name(network: Network) -> &'static str {
+fn network_name(network: &Network) -> &'static str {
     match network {
         Network::None => "none",
         Network::Host => "host",
+        Network::Allow(_) => "allow",
     }
 }
 
@@ -197,7 +198,7 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::model::plan::{Limits, SandboxSettings};
+    use crate::model::plan::SandboxSettings;
 
     fn program(folder: &Path, name: &str, text: &str) {
         let mut options = std::fs::OpenOptions::new();
@@ -219,10 +220,9 @@ mod tests {
             command: vec!["judge".to_owned()],
             timeout: SignedDuration::from_mins(1),
             sandbox: SandboxSettings {
-                network: Network::None,
                 expose: vec!["/opt/a".to_owned()],
                 env: env.iter().map(|name| (*name).to_owned()).collect(),
-                limits: Limits::DEFAULT,
+                ..SandboxSettings::default()
             },
         }
     }

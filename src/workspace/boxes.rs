@@ -24,9 +24,10 @@ pub fn working_box(
 ) -> Result<Policy, Error> {
     let home = PrivateDir { source: place.home(), target: host.home.clone() };
     let mut policy = hidden(Policy::new(place.worktree(), home, place.tmp()), host, around);
-    policy = match settings.network {
+    policy = match &settings.network {
         Network::None => policy.network(BoxNetwork::None),
         Network::Host => resolver(policy.network(BoxNetwork::Host)),
+        Network::Allow(_) => policy.network(BoxNetwork::Relay { port: seen::RELAY_PORT }),
     };
     for folder in host.tool_folders().into_iter().filter(|folder| !around.touches(folder)) {
         policy = exposed(policy, &folder);

@@ -32,6 +32,8 @@ pub mod seen {
     pub const PROGRAM: &str = "/run/sandbox/bin/sandbox";
     /// The socket an agent ends a turn by.
     pub const TURN_SOCKET: &str = "/run/sandbox/turn.sock";
+    /// The port of the proxy, where there is one.
+    pub const RELAY_PORT: u16 = 3128;
 }
 
 /// What both directories are made of.

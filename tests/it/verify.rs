@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use worktree_sandbox::change::{Capturer, Snapshot};
 use worktree_sandbox::git::{Git, Head, Repository};
 use worktree_sandbox::model::event::{Event, EventKind, Subject, VerifyFinished};
-use worktree_sandbox::model::plan::{Limits, Network, SandboxSettings, VerifySettings};
+use worktree_sandbox::model::plan::{SandboxSettings, VerifySettings};
 use worktree_sandbox::model::receipt::{Receipt, TestFailure};
 use worktree_sandbox::model::{CommitId, ProcessEnd, RepoPath, RunId, TreeId, Verdict, VerifyStatus};
 use worktree_sandbox::store::{self, Occupant, Record, RepoKey, RunDir, StateDir, Workplace, Workplaces, receipts};
@@ -146,12 +146,7 @@ fn command(argv: &[&str]) -> VerifySettings {
     VerifySettings {
         command: argv.iter().map(|part| (*part).to_owned()).collect(),
         timeout: SignedDuration::from_secs(30),
-        sandbox: SandboxSettings {
-            network: Network::None,
-            expose: Vec::new(),
-            env: Vec::new(),
-            limits: Limits::DEFAULT,
-        },
+        sandbox: SandboxSettings::default(),
     }
 }
 

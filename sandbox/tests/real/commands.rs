@@ -116,7 +116,7 @@ async fn one_main_command_at_a_time() {
 #[tokio::test]
 async fn limits_hold() {
     let bench = Bench::new().await;
-    let limits = Limits { file_size: Some(1 << 20), open_files: Some(20), scratch: Some(1 << 20) };
+    let limits = Limits { file_size: Some(1 << 20), open_files: Some(20), scratch: Some(1 << 20), ..Limits::default() };
     let policy = bench.policy().limits(limits);
     let ran = bench.sh(&policy, "ulimit -c; ulimit -n; head -c 2000000 /dev/zero > big; stat -c %s big").await;
     assert!(ran.out.starts_with("0\n20\n") && ran.out.trim_end().ends_with("1048576"), "{}", ran.out);

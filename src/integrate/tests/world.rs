@@ -22,7 +22,7 @@ use crate::model::event::{
     AgentBrief, AttemptFinished, AttemptStarted, Event, EventKind, Identity, Invocation, RunStarted, Subject,
     TurnFinished, VERSION,
 };
-use crate::model::plan::{AgentTask, Contract, LandMode, Limits, Network, Plan, SandboxSettings, WorkspaceSettings};
+use crate::model::plan::{AgentTask, Contract, LandMode, Plan, SandboxSettings, WorkspaceSettings};
 use crate::model::run::RunState;
 use crate::model::{AgentName, AttemptOutcome, CommitId, ProcessEnd, RefName, RunId, TreeId, TurnId};
 use crate::plan::CompiledContract;
@@ -111,12 +111,7 @@ pub(super) fn task(agent: &str, owns: &[&str], after: &[&str]) -> AgentTask {
         after: after.iter().map(|it| name(it)).collect(),
         attempts: 3,
         turns: Vec::new(),
-        sandbox: SandboxSettings {
-            network: Network::None,
-            expose: Vec::new(),
-            env: Vec::new(),
-            limits: Limits::DEFAULT,
-        },
+        sandbox: SandboxSettings::default(),
     }
 }
 

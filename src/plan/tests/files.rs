@@ -1,8 +1,8 @@
 use jiff::SignedDuration;
 use proptest::prelude::*;
 
-use crate::model::plan::{LandMode, Limits, Network};
-use crate::plan::{Code, Single, default_sandbox, load, render};
+use crate::model::plan::{LandMode, Limits, Network, SandboxSettings};
+use crate::plan::{Code, Single, load, render};
 
 const FULL: &str = r#"
 [run]
@@ -62,14 +62,19 @@ fn a_whole_plan() {
     assert_eq!(zebra.after[0].as_str(), "ant");
     assert_eq!(zebra.turns, [vec!["a"], vec!["b", "c d"]]);
     // Key by key: what the agent says, else what `[sandbox]` says, else the default.
-    let limits = Limits { time: SignedDuration::from_mins(90), idle: SignedDuration::from_mins(5), output: 1000 };
+    let limits = Limits {
+        time: SignedDuration::from_mins(90),
+        idle: SignedDuration::from_mins(5),
+        output: 1000,
+        ..Limits::default()
+    };
     assert_eq!(zebra.sandbox.limits, limits);
-    assert_eq!((zebra.sandbox.network, zebra.sandbox.env.len()), (Network::None, 1));
+    assert_eq!((zebra.sandbox.network.clone(), zebra.sandbox.env.len()), (Network::None, 1));
 
     let ant = &plan.agents[1];
     assert_eq!(ant.turns, [["sh", "-c", "make docs"]]);
-    assert_eq!(ant.sandbox.limits.idle, Limits::DEFAULT.idle);
-    assert_eq!((ant.sandbox.network, ant.sandbox.env.len()), (Network::Host, 0));
+    assert_eq!(ant.sandbox.limits.idle, Limits::default().idle);
+    assert_eq!((ant.sandbox.network.clone(), ant.sandbox.env.len()), (Network::Host, 0));
     assert_eq!(ant.sandbox.expose, ["~/.cargo/registry"]);
 
     // The verifier has what `[sandbox]` shows and bounds, but not its network and variables.
@@ -85,7 +90,7 @@ fn a_whole_plan() {
 fn a_small_plan_gets_defaults_and_one_warning() {
     let (plan, warnings) = load("plans/log-in.toml", "[agents.a]\nowns = ['**']\nrun = ['true']\n").unwrap();
     assert_eq!((plan.name.as_str(), plan.target, plan.jobs, plan.land), ("log-in", None, 0, LandMode::Manual));
-    assert_eq!(plan.agents[0].sandbox, default_sandbox());
+    assert_eq!(plan.agents[0].sandbox, SandboxSettings::default());
     assert_eq!(plan.agents[0].attempts, 1);
     let codes: Vec<_> = warnings.iter().map(|warning| warning.code).collect();
     assert_eq!(codes, [Code::NoVerifier]);
