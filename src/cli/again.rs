@@ -1,4 +1,4 @@
-//! `sandbox merge`, `verify`, `land` and `retry`: going on with a run whose coordinator is gone.
+//! `sandbox resume`, `merge`, `verify`, `land` and `retry`: going on with a run whose coordinator is gone.
 
 use super::args::{RetryArgs, RunOnly, VerifyArgs};
 use super::error::Error;
@@ -43,6 +43,14 @@ pub(super) fn retry(args: &RetryArgs, settings: &Settings, printer: &mut Printer
     let fresh = args.fresh;
     drive(settings, printer, Telling::Answer("retry"), move |observer, signals| async move {
         Reopened::open(site, run, observer, signals).await?.retry(&agent, fresh).await
+    })
+}
+
+/// Goes on with a run that was cut short, to its end.
+pub(super) fn resume(args: &RunOnly, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let (site, run) = find(args.run.as_deref(), settings)?;
+    drive(settings, printer, Telling::Events, move |observer, signals| async move {
+        Reopened::open(site, run, observer, signals).await?.resume().await
     })
 }
 

@@ -146,6 +146,15 @@ Examples:
   sandbox land
   sandbox land login-3")]
     Land(RunOnly),
+    /// Go on with a run that was cut short, to its end
+    #[command(after_help = "\
+What was done is not done again. Agents that were at work have their attempt once more, in the same worktree; what they had
+changed is kept as a turn of its own.
+
+Examples:
+  sandbox resume
+  sandbox resume login-3")]
+    Resume(RunOnly),
     /// Try an agent again
     #[command(after_help = "\
 Examples:
@@ -221,6 +230,7 @@ impl Verb {
             Self::Merge(_) => "merge",
             Self::Verify(_) => "verify",
             Self::Land(_) => "land",
+            Self::Resume(_) => "resume",
             Self::Retry(_) => "retry",
             Self::Stop(_) => "stop",
             Self::Runs => "runs",

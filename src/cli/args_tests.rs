@@ -48,6 +48,7 @@ fn every_verb_and_option_is_understood() {
         ("sandbox merge login-3", "merge"),
         ("sandbox verify --fresh", "verify"),
         ("sandbox land", "land"),
+        ("sandbox resume login-3", "resume"),
         ("sandbox retry parser --fresh --run login-3", "retry"),
         ("sandbox stop login", "stop"),
         ("sandbox runs -v", "runs"),
@@ -100,7 +101,6 @@ fn what_is_wrong_is_refused() {
         "sandbox completions tcsh",
         "sandbox runs -q -v",
         // Of later versions: not offered before they are there.
-        "sandbox resume",
         "sandbox board resolve c1",
         "sandbox init --git",
         "sandbox logs --heartbeat",

@@ -52,7 +52,7 @@ pub use command::{Access, Command, Input, Output};
 pub use conflict::{Conflict, Message, Side, Stage};
 pub use diff::{ChangeKind, LineCount, Renames, TreeChange};
 pub use error::Error;
-pub use index_file::{CachedEntry, parse_index, with_owner};
+pub use index_file::{CachedEntry, copy_index, parse_index, with_owner};
 pub use merge::{AttributeSource, Merger, Preview, load_user_attributes};
 pub use objects::{Blob, Commit, Entry, Mode, ModeKind, NewCommit, Signature};
 pub use obstacles::{Found, IndexEntry, Obstacle, ObstacleKind, Scene};

@@ -383,6 +383,13 @@ impl RunState {
     }
 }
 
+impl AttemptState {
+    /// Whether it has begun in this worktree.
+    pub fn has_begun_in(&self, worktree: &std::path::Path) -> bool {
+        self.started.as_ref().is_some_and(|started| started.worktree == worktree)
+    }
+}
+
 impl AgentState {
     /// Its newest attempt.
     pub fn last_attempt(&self) -> Option<&AttemptState> {
@@ -401,14 +408,13 @@ impl AgentState {
 
     /// Whether an attempt has begun in this worktree, and so its setup has ended well.
     pub fn has_begun_in(&self, worktree: &std::path::Path) -> bool {
-        self.attempts.iter().filter_map(|attempt| attempt.started.as_ref()).any(|started| started.worktree == worktree)
+        self.attempts.iter().any(|attempt| attempt.has_begun_in(worktree))
     }
 
     /// The newest bundle of what was done in this very worktree: a retry that begins afresh has one of its own.
     pub fn last_turn_in(&self, worktree: &std::path::Path) -> Option<&(TurnId, TurnFinished)> {
-        let here =
-            |attempt: &&AttemptState| attempt.started.as_ref().is_some_and(|started| started.worktree == worktree);
-        self.attempts.iter().rev().filter(here).find_map(|attempt| attempt.turns.last())
+        let mut here = self.attempts.iter().rev().filter(|attempt| attempt.has_begun_in(worktree));
+        here.find_map(|attempt| attempt.turns.last())
     }
 
     /// Its newest bundle, whatever became of the attempt.

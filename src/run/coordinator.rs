@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sandbox::{Enforcement, Host, Policy, PrivateDir};
 
-use super::agents::{Crew, run_all};
+use super::agents::{Crew, Opening, run_all};
 use super::error::Error;
 use super::finish::Finish;
 use super::recorder::{Observer, Recorder};
@@ -79,7 +79,7 @@ pub async fn execute(
         head: &crew.head,
         signals: &signals,
     };
-    let report = match run_all(&crew, options.jobs).await {
+    let report = match run_all(&crew, options.jobs, |_| Opening::New).await {
         Ok(()) => finish.complete(options.land, false).await,
         Err(error) => Err(error),
     };

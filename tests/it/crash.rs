@@ -89,9 +89,20 @@ fn undisturbed(text: &str) -> String {
     world.git(&["rev-parse", "main^{tree}"])
 }
 
-/// Kills a run at `death`, looks at what is left, and goes on with it by the ordinary verbs until it has landed. False: it
-/// ended before it could die.
-fn die_and_go_on(death: Death, expected: &str) -> bool {
+/// How a run is gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// `retry`, `merge` and `land`, as they are needed.
+    Verbs,
+    /// `resume`.
+    Resume,
+    /// `resume`, which dies at its own first ref, and `resume` again.
+    ResumeTwice,
+}
+
+/// Kills a run at `death`, looks at what is left, and goes on with it until it has landed. False: it ended before it could
+/// die.
+fn die_and_go_on(death: Death, by: By, expected: &str) -> bool {
     let world = World::new();
     world.write("src/b.txt", "my own change\n");
     let before = world.picture();
@@ -112,7 +123,7 @@ fn die_and_go_on(death: Death, expected: &str) -> bool {
     if fs::read(journal).unwrap_or_default().is_empty() {
         go_on_without_a_beginning(&world, death);
     } else {
-        go_on(&world, death, expected);
+        go_on(&world, death, by, expected);
     }
     true
 }
@@ -131,12 +142,39 @@ fn go_on_without_a_beginning(world: &World, death: Death) {
     world.sandbox(&["run", &plan(world, QUICK), "--land"]).expect(0);
 }
 
-/// Goes on with a run by the ordinary verbs until it has landed.
+/// Goes on with a run until it has landed.
 #[track_caller]
-fn go_on(world: &World, death: Death, expected: &str) {
+fn go_on(world: &World, death: Death, by: By, expected: &str) {
     let now = status(world);
     assert_eq!(now["state"], "interrupted", "{death:?} {now:#}");
     assert_none_left(&world.home().display().to_string());
+    match by {
+        By::Verbs => go_on_by_verbs(world, death),
+        By::Resume => drop(world.sandbox(&["resume"]).expect(0)),
+        By::ResumeTwice => {
+            fatal_git(world, Death { call: "*update-ref*", nth: 1, git_goes_on: !death.git_goes_on });
+            let ran = world.sandbox(&["resume"]);
+            mend_git(world);
+            if died(world) {
+                assert_eq!(ran.code, None, "{death:?} {ran:?}");
+                until("git has ended", || world.state().join("control/done").exists().then_some(()));
+            } else {
+                ran.expect(0);
+            }
+            world.sandbox(&["resume"]).expect(0);
+        }
+    }
+    assert_eq!(world.git(&["rev-parse", "main^{tree}"]), expected, "{death:?}");
+    assert_eq!(world.read("src/b.txt"), "my own change\n");
+    assert_eq!(world.git(&["status", "--porcelain"]), " M src/b.txt", "{death:?}");
+    assert_eq!(world.git(&["fsck", "--no-dangling", "--no-progress"]), "");
+    world.sandbox(&["clean", "quick-1"]).expect(0);
+    let listed = world.git(&["worktree", "list"]);
+    assert_eq!(listed.lines().count(), 1, "{death:?} {listed}");
+}
+
+#[track_caller]
+fn go_on_by_verbs(world: &World, death: Death) {
     for agent in ["a", "b"] {
         let now = status(world);
         let row = now["agents"].as_array().unwrap().iter().find(|row| row["agent"] == agent).unwrap().clone();
@@ -151,13 +189,6 @@ fn go_on(world: &World, death: Death, expected: &str) {
     assert!(matches!(ran.code, Some(0)), "{death:?} merge {ran:?} {:#}", status(world));
     let ran = world.sandbox(&["land"]);
     assert_eq!(ran.code, Some(0), "{death:?} land {ran:?} {:#}", status(world));
-    assert_eq!(world.git(&["rev-parse", "main^{tree}"]), expected, "{death:?}");
-    assert_eq!(world.read("src/b.txt"), "my own change\n");
-    assert_eq!(world.git(&["status", "--porcelain"]), " M src/b.txt", "{death:?}");
-    assert_eq!(world.git(&["fsck", "--no-dangling", "--no-progress"]), "");
-    world.sandbox(&["clean", "quick-1"]).expect(0);
-    let listed = world.git(&["worktree", "list"]);
-    assert_eq!(listed.lines().count(), 1, "{death:?} {listed}");
 }
 
 /// Every git call of a run, one after the other. Takes minutes; the test after it takes the ones that matter most.
@@ -166,10 +197,12 @@ fn go_on(world: &World, death: Death, expected: &str) {
 fn killed_at_any_git_call_a_run_reaches_what_it_would_have_reached() {
     let expected = undisturbed(QUICK);
     let from = std::env::var("FROM").map_or(1, |text| text.parse().unwrap());
-    for git_goes_on in [false, true] {
+    for (git_goes_on, by) in
+        [(false, By::Resume), (true, By::Resume), (false, By::Verbs), (true, By::Verbs), (false, By::ResumeTwice)]
+    {
         let mut failed = Vec::new();
         for nth in from.. {
-            match std::panic::catch_unwind(|| die_and_go_on(Death { call: "*", nth, git_goes_on }, &expected)) {
+            match std::panic::catch_unwind(|| die_and_go_on(Death { call: "*", nth, git_goes_on }, by, &expected)) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(_) => failed.push(nth),
@@ -203,7 +236,9 @@ fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
         ("*merge?--ff-only*", 1, true),
     ] {
         let death = Death { call, nth, git_goes_on };
-        assert!(die_and_go_on(death, &expected), "{death:?} never came");
+        for by in [By::Verbs, By::Resume, By::ResumeTwice] {
+            assert!(die_and_go_on(death, by, &expected), "{death:?} never came");
+        }
     }
 }
 
@@ -295,12 +330,12 @@ fn killed_in_the_middle_of_a_turn_nothing_is_lost() {
     let before = world.picture();
     world.sandbox(&["land"]).expect(1);
     assert_eq!(world.picture(), before);
-    // The next attempt begins with exactly what was left, and that is kept before anything runs.
-    world.sandbox(&["retry", "one"]).expect(0);
-    let kept = world.git(&["show", "refs/sandbox/long-1/one/2.0:docs/new"]);
+    // What was left is kept before anything runs, even by that; and the next attempt begins with exactly it.
+    let kept = world.git(&["show", "refs/sandbox/long-1/one/1.3:docs/new"]);
     assert_eq!(kept, "first\nlive\npartial");
+    world.sandbox(&["retry", "one"]).expect(0);
     assert_eq!(world.git(&["show", "refs/sandbox/long-1/one/2.0:docs/untracked"]), "untracked");
-    let patch = world.sandbox(&["inspect", "one", "--turn", "2.0", "--patch"]).expect(0).stdout;
+    let patch = world.sandbox(&["inspect", "one", "--turn", "1.3", "--patch"]).expect(0).stdout;
     assert!(patch.contains("+partial") && patch.contains("+untracked"), "{patch}");
 }
 

@@ -13,6 +13,7 @@ mod invariants;
 mod isolation;
 mod landing;
 mod private_git;
+mod resume;
 mod retry;
 mod source_rules;
 mod stop;
