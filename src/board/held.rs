@@ -1,7 +1,7 @@
 //! The cards of trees that must not be merged unseen.
 
 use super::identity::{card_id, fingerprint};
-use super::wording::{listed, look_at, stage, try_again};
+use super::wording::{leave_out, listed, look_at, stage, try_again};
 use crate::git::Entry;
 use crate::model::card::{Card, CardKind, CardState, ConflictMessage};
 use crate::model::{AgentName, RepoPath};
@@ -30,8 +30,8 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
         CardKind::Conflict | CardKind::Scope | CardKind::MergeError => "holds something back",
     };
     let agents = vec![agent.clone()];
+    let id = card_id(kind, &agents, &fingerprint);
     Card {
-        id: card_id(kind, &agents, &fingerprint),
         kind,
         state: CardState::NeedsHuman,
         agents,
@@ -48,8 +48,10 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
             })
             .collect(),
         fingerprint,
-        options: vec![look_at(agent), try_again(agent)],
+        options: vec![look_at(agent), try_again(agent), leave_out(&id, agent)],
+        id,
         resolution: None,
+        answer: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
 
 use super::exit::Exit;
@@ -227,6 +227,9 @@ impl Verb {
             Self::Logs(_) => "logs",
             Self::Board(BoardArgs { verb: None | Some(BoardVerb::List), .. }) => "board list",
             Self::Board(BoardArgs { verb: Some(BoardVerb::Show(_)), .. }) => "board show",
+            Self::Board(BoardArgs { verb: Some(BoardVerb::Resolve(_)), .. }) => "board resolve",
+            Self::Board(BoardArgs { verb: Some(BoardVerb::Approve(_)), .. }) => "board approve",
+            Self::Board(BoardArgs { verb: Some(BoardVerb::Dismiss(_)), .. }) => "board dismiss",
             Self::Merge(_) => "merge",
             Self::Verify(_) => "verify",
             Self::Land(_) => "land",
@@ -366,6 +369,71 @@ pub enum BoardVerb {
     List,
     /// Show one card in full
     Show(CardOnly),
+    /// Say what stands where two sides conflict
+    #[command(after_help = "\
+A resolution is about the conflicting paths and no others. `sandbox merge` then takes it in, and the verifier judges it.
+
+Examples:
+  sandbox board resolve c1a2 --take theirs
+  sandbox board resolve c1a2 --edit          merge it by hand in a folder of its own
+  sandbox board resolve c1a2 --done          take what was merged there
+  sandbox board resolve c1a2 --from my-merge")]
+    Resolve(ResolveArgs),
+    /// Let an agent's work be merged although it lies outside its contract
+    #[command(after_help = "\
+Examples:
+  sandbox board approve c1a2 --why 'the lock file had to change'")]
+    Approve(DecideArgs),
+    /// Leave the work out that a card holds
+    #[command(after_help = "\
+Examples:
+  sandbox board dismiss c1a2 --why 'done by hand meanwhile'")]
+    Dismiss(DecideArgs),
+}
+
+/// `board approve`, `board dismiss`
+#[derive(Debug, Clone, Args)]
+pub struct DecideArgs {
+    /// The card
+    pub card: String,
+    /// Why; kept with the decision
+    #[arg(long, value_name = "TEXT")]
+    pub why: Option<String>,
+}
+
+/// `board resolve`
+#[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("how").required(true).args(["take", "from", "edit", "done", "discard"])))]
+pub struct ResolveArgs {
+    /// The card
+    pub card: String,
+    /// Take one side as it is: `ours` is the candidate's, `theirs` the agent's
+    #[arg(long, value_name = "SIDE", value_enum)]
+    pub take: Option<SideArg>,
+    /// Take what a folder has at the conflicting paths, or what a commit has that merges both sides
+    #[arg(long, value_name = "DIR|COMMIT")]
+    pub from: Option<String>,
+    /// Make a folder with the conflicting merge under way, to merge by hand
+    #[arg(long)]
+    pub edit: bool,
+    /// Take what was merged in that folder, and remove it
+    #[arg(long)]
+    pub done: bool,
+    /// Remove that folder with what was done in it
+    #[arg(long)]
+    pub discard: bool,
+    /// Why; kept with the decision
+    #[arg(long, value_name = "TEXT")]
+    pub why: Option<String>,
+}
+
+/// A side of a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SideArg {
+    /// The candidate's.
+    Ours,
+    /// The agent's.
+    Theirs,
 }
 
 /// A card.

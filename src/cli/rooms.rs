@@ -154,6 +154,7 @@ impl From<run::Error> for Error {
             | Run::NoRun
             | Run::NoWorktree { .. }
             | Run::NoRetry { .. }
+            | Run::NotDecided { .. }
             | Run::NoStart { .. }
             | Run::Task(_) => Self::of(error.fault(), error),
         }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::card::Card;
+use super::card::{Answer, Card};
 use super::change::{GitChangeSet, GitCheckpoint, GitProgressState};
 use super::gate::GateBlock;
 use super::ids::{AgentName, CardId, CommitId, RefName, RunId, TreeId, TurnId};
@@ -461,6 +461,9 @@ pub struct CardClosed {
     pub card: CardId,
     /// How it was closed, in a line.
     pub resolution: String,
+    /// What a person decided, where one did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub answer: Option<Answer>,
 }
 
 /// How an agent's head stands to the tip it is to be merged onto.
@@ -491,6 +494,8 @@ pub enum PreviewResult {
     Blocked,
     /// The merge could not be computed: a card tells.
     Error,
+    /// A person decided to leave it out.
+    SetAside,
 }
 
 /// Data of `merge.previewed`.

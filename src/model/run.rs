@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::card::{Card, CardState};
+use super::card::{Answer, Card, CardState};
 use super::change::GitCheckpoint;
 use super::event::{
     AttemptFinished, AttemptStarted, CandidateAdvanced, Currency, Effect, Event, EventKind, GateDecided, Invocation,
@@ -231,6 +231,7 @@ impl RunState {
                 if let Some(card) = self.cards.iter_mut().find(|card| card.id == closed.card) {
                     card.state = CardState::Closed;
                     card.resolution = Some(closed.resolution.clone());
+                    card.answer.clone_from(&closed.answer);
                 }
             }
             EventKind::MergePreviewed(previewed) => self.preview(event, previewed),
@@ -334,6 +335,11 @@ impl RunState {
         self.cards.iter().filter(|card| card.state == CardState::NeedsHuman)
     }
 
+    /// What a person decided about a card, where one did.
+    pub fn answer(&self, card: &CardId) -> Option<&Answer> {
+        self.cards.iter().find(|known| known.id == *card)?.answer.as_ref()
+    }
+
     /// How many agents stand where.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::from([("total", self.agents.len())]);
@@ -369,7 +375,7 @@ impl RunState {
             PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error => {
                 self.open_cards().any(|card| merge.cards.contains(&card.id))
             }
-            PreviewResult::Blocked => true,
+            PreviewResult::Blocked | PreviewResult::SetAside => true,
         };
         (is_of_now && is_told).then_some(merge)
     }

@@ -175,6 +175,7 @@ fn previewed_words(previewed: &MergePreviewed) -> (Detail, String) {
     match previewed.result {
         PreviewResult::Clean => (Detail::Verbose, format!("merges cleanly onto {}", previewed.onto.short())),
         PreviewResult::Conflict => (Detail::Quiet, format!("not merged: conflict, card {}", cards())),
+        PreviewResult::SetAside => (Detail::Quiet, "left out, as was decided".to_owned()),
         PreviewResult::Held => (Detail::Quiet, format!("not merged: held by card {}", cards())),
         PreviewResult::Error => (Detail::Quiet, format!("not merged: the merge failed, card {}", cards())),
         PreviewResult::Blocked => {

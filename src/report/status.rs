@@ -259,6 +259,7 @@ impl MergeView {
             PreviewResult::Conflict => format!("conflict {}", cards()),
             PreviewResult::Held => format!("held {}", cards()),
             PreviewResult::Error => format!("error {}", cards()),
+            PreviewResult::SetAside => "set aside".to_owned(),
             PreviewResult::Blocked => format!("waits for {}", text::list(&self.blocked_by, 2)),
         }
     }
@@ -266,7 +267,7 @@ impl MergeView {
     fn tone(&self) -> Tone {
         match self.result {
             PreviewResult::Clean => Tone::Good,
-            PreviewResult::Blocked => Tone::Warn,
+            PreviewResult::Blocked | PreviewResult::SetAside => Tone::Warn,
             PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error => Tone::Bad,
         }
     }

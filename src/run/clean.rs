@@ -63,11 +63,18 @@ impl Observer for Quiet {
 /// complete may go too.
 pub fn plan(site: &Site, runs: &[RunDir], named: bool) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
-    for (place, run, owner) in places(site)? {
+    for (place, run, occupant) in places(site)? {
         let Some(folder) = runs.iter().find(|folder| *folder.id() == run) else { continue };
-        let (action, reason) = judge(folder, named)?;
         let bytes = trash::size(place.worktree())?.bytes + trash::size(place.private())?.bytes;
-        let owner = owner.map_or_else(|| "verify".to_owned(), |agent| agent.to_string());
+        let (owner, (action, reason)) = match occupant {
+            Occupant::Agent { name, .. } => (name.to_string(), judge(folder, named)?),
+            Occupant::Verify => ("verify".to_owned(), judge(folder, named)?),
+            // What a person does by hand is in no snapshot.
+            Occupant::Card(card) => {
+                let next = format!("`sandbox board resolve {card} --done` or `--discard`");
+                (format!("card {card}"), (Action::Keep, format!("a merge by hand, which you end by {next}")))
+            }
+        };
         items.push(Item { run, owner, worktree: place.worktree().to_owned(), bytes, action, reason });
     }
     Ok(items)
@@ -90,7 +97,7 @@ fn judge(run: &RunDir, named: bool) -> Result<(Action, String), Error> {
 }
 
 /// The worktrees of ours that are there, with their runs and agents.
-fn places(site: &Site) -> Result<Vec<(crate::store::Workplace, RunId, Option<AgentName>)>, Error> {
+fn places(site: &Site) -> Result<Vec<(crate::store::Workplace, RunId, Occupant)>, Error> {
     let root = site.workplaces.root();
     let entries = match std::fs::read_dir(root) {
         Ok(entries) => entries,
@@ -107,11 +114,7 @@ fn places(site: &Site) -> Result<Vec<(crate::store::Workplace, RunId, Option<Age
     for name in names {
         if let Some((run, occupant)) = Workplaces::occupant_of(&name) {
             let place = site.workplaces.place(&run, &occupant);
-            let agent = match occupant {
-                Occupant::Agent { name, .. } => Some(name),
-                Occupant::Verify => None,
-            };
-            found.push((place, run, agent));
+            found.push((place, run, occupant));
         }
     }
     found.sort_by(|one, other| one.0.name().cmp(other.0.name()));

@@ -74,7 +74,14 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
         }
         Some(AttemptOutcome::Completed) => match state.settled(agent).map(|merge| merge.result) {
             // A card tells of what is held, and is a block of its own.
-            Some(PreviewResult::Clean | PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
+            Some(
+                PreviewResult::Clean
+                | PreviewResult::Conflict
+                | PreviewResult::Held
+                | PreviewResult::Error
+                // That it is left out was decided.
+                | PreviewResult::SetAside,
+            ) => None,
             Some(PreviewResult::Blocked) => {
                 let by = agent.merge.iter().flat_map(|merge| &merge.blocked_by).map(|name| format!("`{name}`"));
                 let message =

@@ -154,6 +154,7 @@ fn card() -> Card {
         fingerprint: String::new(),
         options: Vec::new(),
         resolution: None,
+        answer: None,
     }
 }
 

@@ -12,6 +12,7 @@
 mod agents;
 pub mod clean;
 pub mod coordinator;
+pub mod decide;
 mod error;
 mod finish;
 pub mod gate;

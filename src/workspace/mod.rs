@@ -9,6 +9,7 @@
 //! [`Workspace::check`].
 
 mod boxes;
+mod by_hand;
 mod check;
 mod create;
 mod environment;
@@ -19,6 +20,7 @@ mod seed;
 mod surroundings;
 
 pub use boxes::{capture_box, working_box};
+pub use by_hand::merge_by_hand;
 pub use check::{Workspace, WorkspaceRecord};
 pub use create::{Commission, create};
 pub use environment::{HostEnvironment, box_variables};
