@@ -8,7 +8,7 @@ use super::conflict::Conflict;
 use super::error::Error;
 use super::index_file::copy_index;
 use super::merge::PINNED;
-use super::objects::{Blob, Entry};
+use super::objects::{Blob, Entry, ModeKind};
 use super::quarantine::Quarantine;
 use super::repository::{Repository, parsed};
 use super::worktrees::{Added, Addition, Fill};
@@ -45,6 +45,16 @@ impl Repository {
         }
         let output = command("write-tree").success()?;
         parsed(output.what(), output.line()?)
+    }
+
+    /// What a tree has at each path of a conflict.
+    pub fn load_chosen(&self, conflict: &Conflict, tree: &TreeId) -> Result<Vec<Chosen>, Error> {
+        let entry = |path: RepoPath| {
+            let found = self.load_entry(tree, &path)?;
+            // A folder has no entry of its own: what is in it stands as it was merged.
+            Ok((path, found.filter(|entry| entry.mode.kind() != ModeKind::Tree)))
+        };
+        conflict.paths().into_iter().map(entry).collect()
     }
 
     fn index_lines(&self, chosen: &[Chosen]) -> Vec<u8> {

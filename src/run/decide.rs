@@ -99,7 +99,7 @@ impl Desk {
             Take::Theirs => (&matter.sides.theirs, "with the agent's side"),
         };
         let tree = self.site.repository.load_commit(commit)?.tree;
-        let chosen = self.chosen_of_tree(&matter, &tree)?;
+        let chosen = self.site.repository.load_chosen(&matter.conflict, &tree)?;
         self.resolve(&matter, chosen, why, told)
     }
 
@@ -111,7 +111,7 @@ impl Desk {
         let commit = self.site.repository.resolve(revision)?;
         let tree = self.site.repository.load_commit(&commit)?.tree;
         self.require_only_conflicting(&matter, &tree)?;
-        let chosen = self.chosen_of_tree(&matter, &tree)?;
+        let chosen = self.site.repository.load_chosen(&matter.conflict, &tree)?;
         self.resolve(&matter, chosen, why, &format!("as in {}", commit.short()))
     }
 
@@ -173,8 +173,8 @@ impl Desk {
         let unmerged = repository.load_unmerged(place.worktree())?;
         let tree = repository.load_merged_by_hand(place.worktree(), &admin_dir)?;
         self.require_only_conflicting(&matter, &tree)?;
-        let left = self.chosen_of_tree(&matter, &matter.conflict.tree)?;
-        let chosen = self.chosen_of_tree(&matter, &tree)?;
+        let left = repository.load_chosen(&matter.conflict, &matter.conflict.tree)?;
+        let chosen = self.site.repository.load_chosen(&matter.conflict, &tree)?;
         let untouched = |path: &&Chosen| unmerged.contains(&path.0) && left.contains(path);
         let still: Vec<RepoPath> = chosen.iter().filter(untouched).map(|(path, _)| path.clone()).collect();
         if !still.is_empty() {
@@ -254,16 +254,6 @@ impl Desk {
                 Err(refused("git sees it otherwise now: `sandbox merge` makes the cards anew"))
             }
         }
-    }
-
-    /// What a tree has at each conflicting path.
-    fn chosen_of_tree(&self, matter: &Matter<'_>, tree: &TreeId) -> Result<Vec<Chosen>, Error> {
-        let entry = |path: RepoPath| {
-            let found = self.site.repository.load_entry(tree, &path)?;
-            // A folder has no entry of its own: what is in it stands as it was merged.
-            Ok((path, found.filter(|entry| entry.mode.kind() != ModeKind::Tree)))
-        };
-        matter.conflict.paths().into_iter().map(entry).collect()
     }
 
     /// Refuses a tree that differs from the merge elsewhere than where that conflicts.
