@@ -1,7 +1,7 @@
 //! The card of work outside a contract.
 
 use super::identity::{card_id, fingerprint};
-use super::wording::{leave_out, listed, look_at, option, stage, try_again};
+use super::wording::{leave_out, let_in, listed, look_at, stage, try_again};
 use crate::git::TreeChange;
 use crate::model::card::{Card, CardKind, CardState};
 use crate::model::plan::Contract;
@@ -32,15 +32,7 @@ pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> 
         stages,
         messages: Vec::new(),
         fingerprint,
-        options: vec![
-            look_at(agent),
-            option(
-                "if the change is wanted: let it be merged",
-                format!("sandbox board approve {id} --why 'the reason'"),
-            ),
-            try_again(agent),
-            leave_out(&id, agent),
-        ],
+        options: vec![look_at(agent), let_in(&id), try_again(agent), leave_out(&id, agent)],
         id,
         resolution: None,
         answer: None,

@@ -46,6 +46,11 @@ pub(super) fn begin_anew(agent: &AgentName) -> CardOption {
     )
 }
 
+/// To let be merged what is held.
+pub(super) fn let_in(card: &CardId) -> CardOption {
+    option("if the change is wanted: let it be merged", format!("sandbox board approve {card} --why 'the reason'"))
+}
+
 /// To do without an agent's work.
 pub(super) fn leave_out(card: &CardId, agent: &AgentName) -> CardOption {
     option(format!("leave the work of `{agent}` out"), format!("sandbox board dismiss {card}"))

@@ -169,6 +169,7 @@ impl From<integrate::Error> for Error {
             Integrate::Store(error) => error.into(),
             Integrate::Change(error) => error.into(),
             Integrate::Contract { .. }
+            | Integrate::Protect(_)
             | Integrate::CandidateMoved { .. }
             | Integrate::CandidateCheckedOut { .. }
             | Integrate::RescueMoved { .. }

@@ -21,7 +21,7 @@ use crate::model::card::{Answer, AnswerKind, Card, CardKind, ResolvedPath, Sides
 use crate::model::event::Currency;
 use crate::model::plan::AgentTask;
 use crate::model::{AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, TreeId};
-use crate::plan::{CompiledContract, Graph};
+use crate::plan::{CompiledContract, Graph, Protected};
 
 use super::contribution::{Contribution, Work, contribution};
 use super::currency::{Observation, currency, observation_key};
@@ -148,6 +148,7 @@ pub(super) fn preview(question: &Question<'_>) -> Result<Previews, Error> {
         question,
         graph: Graph::of(facts.plan),
         merger: Merger::new(facts.repository, question.onto)?,
+        protected: Protected::new(&facts.plan.protect).map_err(Error::Protect)?,
         candidate: question.onto.clone(),
         tree,
         done: BTreeMap::new(),
@@ -274,6 +275,7 @@ struct Walk<'q, 'a> {
     question: &'q Question<'a>,
     graph: Graph,
     merger: Merger,
+    protected: Protected,
     candidate: CommitId,
     tree: TreeId,
     done: BTreeMap<usize, Placed>,
@@ -440,8 +442,23 @@ impl Walk<'_, '_> {
             let changes: Vec<TreeChange> = made.changes.iter().filter(of_outside).cloned().collect();
             cards.push(board::scope(&task.name, &task.contract, &changes));
         }
+        let protected = self.protected(task, made, &outside);
+        if !protected.is_empty() {
+            cards.push(board::held(CardKind::Protected, &task.name, &protected));
+        }
         cards.extend(self.unseen(task, made, &made.fork_tree, &made.tree)?);
         Ok(cards)
+    }
+
+    /// Protected paths that it changed, apart from those that a card of its contract is about already.
+    fn protected(&self, task: &AgentTask, made: &Contribution, outside: &[RepoPath]) -> Vec<HeldPath> {
+        let changed = made.changes.iter().filter(|change| outside.binary_search(&change.path).is_err());
+        let held = changed.filter_map(|change| {
+            let glob = self.protected.holds(&change.path, &task.contract)?;
+            let text = format!("`{}` is protected by `{glob}`, and no glob of the contract names it", change.path);
+            Some(HeldPath { path: change.path.clone(), entry: change.new.clone(), text })
+        });
+        held.collect()
     }
 
     /// The cards of what the way from one tree to another brings that must not be merged unseen.

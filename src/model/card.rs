@@ -15,6 +15,8 @@ pub enum CardKind {
     Conflict,
     /// An agent changed paths its contract does not cover.
     Scope,
+    /// An agent changed paths that are protected from everybody whose contract does not name them.
+    Protected,
     /// A repository inside a worktree, whose files no commit holds.
     NestedRepository,
     /// The tree holds something that must not be merged unseen.
@@ -28,6 +30,7 @@ impl fmt::Display for CardKind {
         f.pad(match self {
             Self::Conflict => "conflict",
             Self::Scope => "scope",
+            Self::Protected => "protected",
             Self::NestedRepository => "nested_repository",
             Self::UnsafeTree => "unsafe_tree",
             Self::MergeError => "merge_error",

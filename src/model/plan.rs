@@ -39,6 +39,9 @@ pub struct Plan {
     pub workspace: WorkspaceSettings,
     /// The parent verifier.
     pub verify: Option<VerifySettings>,
+    /// Globs of more paths whose change waits for a decision, whoever owns them.
+    #[serde(default)]
+    pub protect: Vec<String>,
     /// The agents, in the order of the file. That order decides merging.
     pub agents: Vec<AgentTask>,
 }

@@ -106,6 +106,7 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
     let seed = reader.take_list(&workspace, "seed", "strings", |value| value::seed(value::text(value)?));
     let setup = reader.take(&workspace, "setup", value::command);
     let verify = read_verify(reader, root, &sandbox);
+    let protect = reader.take_texts(&root.section("verify"), "protect", value::glob).map(plain).unwrap_or_default();
     let drafts = read_agents(reader, root, &sandbox);
     check::agents(reader, &drafts);
     Some(Plan {
@@ -116,6 +117,7 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
         timeout,
         workspace: WorkspaceSettings { seed: plain(seed.unwrap_or_default()), setup },
         verify,
+        protect,
         agents: drafts.into_iter().map(|draft| draft.task).collect::<Option<_>>()?,
     })
 }

@@ -54,7 +54,7 @@ const KEYS: &[Key] = &[
     key("verify.timeout", "duration", "`sandbox.limits.time`", "the longest the verifier may take"),
     key("verify.network", NETWORK, "`\"none\"`", "what network the verifier has"),
     key("verify.env", "list of names", "`[]`", "environment variables to pass to the verifier"),
-    later("verify.protect", "list of globs", "paths whose change waits for a decision"),
+    key("verify.protect", "list of globs", "`[]`", "more paths whose change waits for a decision, whoever owns them"),
     later("verify.cache", "list of paths", "folders kept between verifications of a run"),
     key("agents.*.title", "one line", "none", "what the agent is for"),
     key("agents.*.owns", "list of globs", "required", "the paths that are the agent's alone"),

@@ -79,6 +79,7 @@ impl Single {
             timeout: None,
             workspace: self.workspace,
             verify: self.verify,
+            protect: Vec::new(),
             agents: vec![agent],
         })
     }

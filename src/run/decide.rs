@@ -70,7 +70,9 @@ impl Desk {
     pub fn approve(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
         let card = self.open_card(card, AnswerKind::Approved)?;
         match card.kind {
-            CardKind::Scope => self.close(&card, Answer { why, ..self.answer(AnswerKind::Approved) }, None),
+            CardKind::Scope | CardKind::Protected => {
+                self.close(&card, Answer { why, ..self.answer(AnswerKind::Approved) }, None)
+            }
             CardKind::Conflict => Err(refused(
                 &card.id,
                 AnswerKind::Approved,

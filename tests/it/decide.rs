@@ -244,3 +244,41 @@ fn a_conflict_is_not_approved() {
         world.sandbox(&bad).expect(2);
     }
 }
+
+/// What decides how the repository itself is treated is nobody's who does not own it by name.
+#[test]
+fn protected_paths_wait_whoever_owns_them() {
+    let text = |owns: &str, protect: &str| {
+        format!(
+            r#"
+[run]
+name = "duel"
+[verify]
+command = ["true"]
+protect = [{protect}]
+[agents.all]
+owns = [{owns}]
+run = ["sh", "-ec", "echo '* merge=union' > .gitattributes; mkdir -p tests/gate docs; echo 1 > tests/gate/a; echo 1 > docs/a"]
+"#
+        )
+    };
+    for (owns, protect, held) in [
+        (r#""**""#, "", &[".gitattributes"][..]),
+        (r#""**""#, r#""tests/gate/**""#, &[".gitattributes", "tests/gate/a"]),
+        (r#""**", ".gitattributes", "tests/gate/**""#, r#""tests/gate/**""#, &[]),
+    ] {
+        let world = World::new();
+        let ran = world.sandbox(&["run", &plan(&world, &text(owns, protect))]);
+        if held.is_empty() {
+            ran.expect(0);
+            continue;
+        }
+        ran.expect(5);
+        let card = card(&world);
+        assert_eq!((card["kind"].as_str(), card["paths"].clone()), (Some("protected"), held.into()), "{card:#}");
+        world.sandbox(&["board", "approve", card["id"].as_str().unwrap()]).expect(0);
+        world.sandbox(&["merge"]).expect(0);
+        world.sandbox(&["land"]).expect(0);
+        assert_eq!(world.git(&["show", "main:.gitattributes"]), "* merge=union");
+    }
+}

@@ -64,6 +64,8 @@ fn section<'t>(text: &'t str, heading: &str) -> Option<&'t str> {
 #[test]
 fn every_key_of_a_plan_is_documented() {
     compare("docs/plan.md", "plan::reference_table", &plan::reference_table());
+    let protected = plan::PROTECTED.map(|glob| format!("`{glob}`")).join(", ");
+    compare("docs/plan.md", "plan::PROTECTED", &format!("{protected}\n"));
 }
 
 #[test]

@@ -181,6 +181,7 @@ impl World {
             timeout: None,
             workspace: WorkspaceSettings::default(),
             verify: None,
+            protect: Vec::new(),
             agents,
         };
         let identity = Identity::default();
