@@ -152,6 +152,8 @@ event_kinds! {
     ChangeDetected(Box<GitChangeSet>) = "git_progress_change_detected",
     /// A turn left changes its agent's contract does not cover.
     ScopeWarning(ScopeWarning) = "git_progress_scope_warning",
+    /// The present work of two agents would conflict, or would not any more.
+    OverlapPredicted(OverlapPredicted) = "overlap.predicted",
     /// A state that can be returned to was recorded.
     CheckpointCreated(Box<GitCheckpoint>) = "git_progress_checkpoint_created",
     /// A verifier judged exactly the present candidate.
@@ -464,6 +466,17 @@ pub struct CardClosed {
     /// What a person decided, where one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<Answer>,
+}
+
+/// Data of `overlap.predicted`. A warning: previews when all agents have ended decide.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverlapPredicted {
+    /// The other agent.
+    pub with: AgentName,
+    /// Where they would conflict; none: they would not any more.
+    pub paths: Vec<RepoPath>,
+    /// The kinds of conflict.
+    pub kinds: Vec<String>,
 }
 
 /// How an agent's head stands to the tip it is to be merged onto.

@@ -9,7 +9,7 @@ use super::card::{Answer, Card, CardState};
 use super::change::GitCheckpoint;
 use super::event::{
     AttemptFinished, AttemptStarted, CandidateAdvanced, Currency, Effect, Event, EventKind, GateDecided, Invocation,
-    MergePreviewed, PreviewResult, RunFinished, RunStarted, Stage, TurnFinished, VerifyFinished,
+    MergePreviewed, OverlapPredicted, PreviewResult, RunFinished, RunStarted, Stage, TurnFinished, VerifyFinished,
 };
 use super::ids::{AgentName, CardId, CommitId, RunId, TurnId};
 use super::outcome::AttemptOutcome;
@@ -33,6 +33,8 @@ pub struct RunState {
     pub stage: Option<Stage>,
     /// The agents, in plan order.
     pub agents: Vec<AgentState>,
+    /// Agents whose present work would conflict, while they are at work.
+    pub overlaps: Vec<Overlap>,
     /// Every card there was, in the order they were opened.
     pub cards: Vec<Card>,
     /// The candidate, since the first merge.
@@ -111,6 +113,24 @@ pub struct MergeState {
     pub contribution: Option<CommitId>,
 }
 
+/// Two agents whose present work would conflict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Overlap {
+    /// The two.
+    pub agents: [AgentName; 2],
+    /// Where.
+    pub paths: Vec<RepoPath>,
+    /// The kinds of conflict.
+    pub kinds: Vec<String>,
+}
+
+impl Overlap {
+    /// Whether it is about these two.
+    pub fn is_of(&self, one: &AgentName, other: &AgentName) -> bool {
+        self.agents.contains(one) && self.agents.contains(other)
+    }
+}
+
 /// The candidate as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -142,6 +162,7 @@ impl RunState {
             invocation: None,
             stage: None,
             agents: Vec::new(),
+            overlaps: Vec::new(),
             cards: Vec::new(),
             candidate: None,
             verification: None,
@@ -234,6 +255,7 @@ impl RunState {
                     card.answer.clone_from(&closed.answer);
                 }
             }
+            EventKind::OverlapPredicted(predicted) => self.foretell(event, predicted),
             EventKind::MergePreviewed(previewed) => self.preview(event, previewed),
             EventKind::CandidateAdvanced(advanced) => self.advance(event, advanced),
             EventKind::VerifyFinished(finished) => {
@@ -292,6 +314,15 @@ impl RunState {
         agent.attempts.get_mut(index)
     }
 
+    fn foretell(&mut self, event: &Event, predicted: &OverlapPredicted) {
+        let Some(agent) = &event.subject.agent else { return };
+        self.overlaps.retain(|known| !known.is_of(agent, &predicted.with));
+        if !predicted.paths.is_empty() {
+            let agents = [agent.clone(), predicted.with.clone()];
+            self.overlaps.push(Overlap { agents, paths: predicted.paths.clone(), kinds: predicted.kinds.clone() });
+        }
+    }
+
     fn preview(&mut self, event: &Event, previewed: &MergePreviewed) {
         if let Some(agent) = self.subject_agent(event) {
             agent.merge = Some(MergeState {
@@ -307,6 +338,8 @@ impl RunState {
     }
 
     fn advance(&mut self, event: &Event, advanced: &CandidateAdvanced) {
+        // From here on previews say what conflicts.
+        self.overlaps.clear();
         let mut merged = match (&self.candidate, &advanced.contribution) {
             (Some(candidate), Some(_)) => candidate.merged.clone(),
             (None, _) | (Some(_), None) => Vec::new(),

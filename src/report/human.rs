@@ -99,6 +99,15 @@ impl Human {
             EventKind::ScopeWarning(warning) => {
                 loud(format!("outside its contract: {}", text::list(&warning.outside_owned_scope, 3)))
             }
+            EventKind::OverlapPredicted(overlap) if overlap.paths.is_empty() => {
+                normal(format!("would merge with {} by now", overlap.with))
+            }
+            EventKind::OverlapPredicted(overlap) => loud(format!(
+                "would conflict with {} in {} ({})",
+                overlap.with,
+                text::list(&overlap.paths, 3),
+                text::list(&overlap.kinds, 3)
+            )),
             EventKind::CheckpointCreated(checkpoint) => verbose(format!("checkpoint {}", checkpoint.id)),
             EventKind::VerifierFresh(fresh) => verbose(format!("tree {} {}", fresh.tree.short(), fresh.verdict)),
             // The whole message follows at the end; `GateDecided` has told already.

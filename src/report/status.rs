@@ -14,7 +14,7 @@ use super::text;
 use crate::model::change::DiffStat;
 use crate::model::event::{Currency, PreviewResult, Stage};
 use crate::model::gate::GateBlock;
-use crate::model::run::{AgentState, AttemptState, RunState};
+use crate::model::run::{AgentState, AttemptState, Overlap, RunState};
 use crate::model::{
     AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, RunId, TreeId, TurnId, Verdict, VerifyStatus,
 };
@@ -488,6 +488,8 @@ pub struct StatusData {
     pub counts: BTreeMap<&'static str, usize>,
     /// The agents, in plan order.
     pub agents: Vec<AgentRow>,
+    /// Agents whose present work would conflict, while they are at work.
+    pub overlaps: Vec<Overlap>,
     /// Cards that wait for a decision.
     pub cards: Vec<CardRow>,
     /// The candidate.
@@ -526,6 +528,7 @@ impl StatusData {
             checkout: facts.checkout.clone(),
             counts: state.counts(),
             agents: state.agents.iter().map(|agent| AgentRow::of(state, agent, facts)).collect(),
+            overlaps: state.overlaps.clone(),
             cards: state.open_cards().map(CardRow::of).collect(),
             candidate: CandidateView::of(state),
             verify_command: started.and_then(|started| started.verify_command.clone()),
@@ -545,6 +548,12 @@ impl StatusData {
         for row in self.agents.iter().filter(|row| !row.outside_owned_scope.is_empty()) {
             let paths = text::list(&row.outside_owned_scope, 3);
             out.push_str(&Tone::Warn.paint(&format!("! {}: outside its contract: {paths}", row.agent), look));
+            out.push('\n');
+        }
+        for overlap in &self.overlaps {
+            let [one, other] = &overlap.agents;
+            let paths = text::list(&overlap.paths, 3);
+            out.push_str(&Tone::Warn.paint(&format!("! {one} and {other} would conflict in {paths}"), look));
             out.push('\n');
         }
         for card in &self.cards {

@@ -178,6 +178,7 @@ fn json() {
           "merge": null
         }
       ],
+      "overlaps": [],
       "cards": [],
       "candidate": null,
       "verifyCommand": [

@@ -1,6 +1,7 @@
 //! Carrying the agents through their attempts, as many at once as the plan says.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::error::Error;
 use super::finish::started_of;
+use super::forecaster::Forecaster;
 use super::recorder::Recorder;
 use super::scheduler::{self, Entry, Stand};
 use super::signals::Signals;
@@ -75,6 +77,7 @@ pub(super) async fn run_all(
             Entry { name: task.name.clone(), after: task.after.clone(), stand }
         })
         .collect();
+    let (forecaster, journal) = Forecaster::begin(crew);
     let mut working: JoinSet<(AgentName, Result<bool, Error>)> = JoinSet::new();
     let mut failed = None;
     loop {
@@ -95,9 +98,9 @@ pub(super) async fn run_all(
         }
         for name in decision.start {
             set(&mut entries, &name, Stand::Running);
-            let (crew, opening) = (Arc::clone(crew), opening(&name));
+            let (crew, opening, journal) = (Arc::clone(crew), opening(&name), journal.clone());
             working.spawn(async move {
-                let result = crew.carry(&name, opening).await;
+                let result = crew.carry(&name, opening, &journal).await;
                 (name, result)
             });
         }
@@ -116,6 +119,7 @@ pub(super) async fn run_all(
             }
         }
     }
+    forecaster.end(journal).await;
     for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
         let told = crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began");
         match (told, &failed) {
@@ -162,7 +166,7 @@ impl Crew {
     }
 
     /// Carries an agent from its worktree to its last attempt. True: others may build on it.
-    async fn carry(&self, name: &AgentName, opening: Opening) -> Result<bool, Error> {
+    async fn carry(&self, name: &AgentName, opening: Opening, journal: &dyn Record) -> Result<bool, Error> {
         let Some(task) = self.plan.agent(name) else { return Ok(false) };
         let state = self.recorder.state();
         let (known, attempts) = match opening {
@@ -182,22 +186,21 @@ impl Crew {
             })
             .await?;
         let Some(seat) = seat else { return Ok(false) };
-        self.attempts(task, seat, first, attempts).await
+        self.attempts(task, seat, first..first.saturating_add(attempts), journal).await
     }
 
-    /// Makes at most so many attempts, from number `first` on, until one ends for good.
+    /// Makes the attempts of these numbers until one ends for good, and tells of them in `journal`.
     pub(super) async fn attempts(
         &self,
         task: &AgentTask,
         mut seat: Seat,
-        first: u32,
-        attempts: u32,
+        numbers: Range<u32>,
+        journal: &dyn Record,
     ) -> Result<bool, Error> {
         let contract = CompiledContract::new(&task.contract)?;
         let mut before = self.recorder.state().agent(&task.name).and_then(crate::model::run::AgentState::outcome);
-        let last = first.saturating_add(attempts.saturating_sub(1));
-        for attempt in first..=last {
-            let end = self.attempt(task, &contract, &seat, attempt, before).await?;
+        for attempt in numbers {
+            let end = self.attempt(task, &contract, &seat, (attempt, before), journal).await?;
             seat.latest = end.latest;
             seat.branch_at = end.branch_at;
             let state = self.recorder.state();
@@ -223,8 +226,8 @@ impl Crew {
         task: &AgentTask,
         contract: &CompiledContract,
         seat: &Seat,
-        attempt: u32,
-        before: Option<AttemptOutcome>,
+        (attempt, before): (u32, Option<AttemptOutcome>),
+        journal: &dyn Record,
     ) -> Result<AttemptEnd, Error> {
         let setup = if seat.needs_setup { self.plan.workspace.setup.as_ref() } else { None };
         self.stage(&task.name, Stage::Execute, async {
@@ -240,7 +243,7 @@ impl Crew {
                 setup,
                 before,
                 capturer: &self.capturer,
-                journal: &self.recorder,
+                journal,
                 stop: self.signals.stop.clone(),
                 kill: self.signals.kill.clone(),
             };

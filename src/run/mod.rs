@@ -15,6 +15,7 @@ pub mod coordinator;
 pub mod decide;
 mod error;
 mod finish;
+mod forecaster;
 pub mod gate;
 mod keep;
 mod recorder;

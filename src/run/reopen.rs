@@ -176,7 +176,9 @@ impl Reopened {
         };
         let seat = stage(&self.recorder, Subject::agent(agent), enter, prepared).await?;
         match seat {
-            Some(seat) => drop(crew.attempts(task, seat, first, task.attempts).await?),
+            Some(seat) => {
+                drop(crew.attempts(task, seat, first..first.saturating_add(task.attempts), &self.recorder).await?)
+            }
             None => return self.finish().conclude(false).await,
         }
         self.finish().complete(false, false).await

@@ -9,6 +9,7 @@ mod crash;
 mod decide;
 mod docs;
 mod flow;
+mod forecast;
 mod going;
 mod invariants;
 mod isolation;
