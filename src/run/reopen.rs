@@ -177,7 +177,8 @@ impl Reopened {
         let seat = stage(&self.recorder, Subject::agent(agent), enter, prepared).await?;
         match seat {
             Some(seat) => {
-                drop(crew.attempts(task, seat, first..first.saturating_add(task.attempts), &self.recorder).await?)
+                let numbers = first..first.saturating_add(task.attempts);
+                crew.attempts(task, seat, numbers, &self.recorder).await?;
             }
             None => return self.finish().conclude(false).await,
         }
