@@ -489,6 +489,12 @@ pub struct InitArgs {
     /// The file to write; never one that exists
     #[arg(default_value = "plan.toml")]
     pub file: PathBuf,
+    /// Make the folder a git repository first; never one that is in a repository already
+    #[arg(long)]
+    pub git: bool,
+    /// With `--git`: commit everything that is there, so that a run has something to start from
+    #[arg(long, requires = "git")]
+    pub commit: bool,
 }
 
 /// `plan`

@@ -59,6 +59,7 @@ fn every_verb_and_option_is_understood() {
         ("sandbox clean login-1 login-2 --dry-run", "clean"),
         ("sandbox doctor -q --no-input", "doctor"),
         ("sandbox init", "init"),
+        ("sandbox init --git --commit", "init"),
         ("sandbox plan check plan.toml", "plan check"),
         ("sandbox turn 'half done'", "turn"),
         ("sandbox completions zsh", "completions"),
@@ -107,8 +108,8 @@ fn what_is_wrong_is_refused() {
         "sandbox board resolve c1 --edit --done",
         "sandbox completions tcsh",
         "sandbox runs -q -v",
+        "sandbox init --commit",
         // Of later versions: not offered before they are there.
-        "sandbox init --git",
         "sandbox logs --heartbeat",
     ] {
         assert!(parse(line).is_err(), "{line} should be refused");
