@@ -107,7 +107,9 @@ compile_error!(
      run it in a Linux virtual machine there"
 );
 
+mod bounds;
 mod canary;
+mod cgroup;
 mod check;
 mod command;
 mod error;
@@ -130,8 +132,13 @@ mod sandbox;
 mod serve;
 mod step;
 mod sys;
+mod usage;
+mod walk;
+mod watchdog;
 mod wire;
 
+pub use bounds::{Means, Watch};
+pub use cgroup::ControlGroups;
 pub use command::{Child, Command, Exit, Stdio};
 pub use error::{BoxError, SpawnError, StartError};
 pub use guard::Guard;

@@ -168,13 +168,20 @@ fn find(host: &HostEnvironment, name: &OsStr) -> Option<PathBuf> {
 /// What the box does, without the places it does it to: these hold the run's name.
 fn layers(enforcement: &Enforcement) -> Vec<String> {
     let without_places = |step: &Step| match step {
-        Step::Clone { .. } | Step::Hide { .. } | Step::Bind { .. } | Step::Mask { .. } | Step::Seal { .. } => None,
-        Step::Unshare { .. }
+        Step::Clone { .. }
+        | Step::ControlGroup { .. }
+        | Step::Hide { .. }
+        | Step::Bind { .. }
+        | Step::Mask { .. }
+        | Step::Seal { .. } => None,
+        Step::KillFirst { .. }
+        | Step::Unshare { .. }
         | Step::Map { .. }
         | Step::Private
         | Step::Root
         | Step::Devices { .. }
         | Step::Processes
+        | Step::ProcessNumbers { .. }
         | Step::ForbidNesting
         | Step::ProtectProcesses
         | Step::Scratch { .. }

@@ -1,0 +1,367 @@
+//! Init's watch over what its box uses, while a command runs.
+//!
+//! Each look is cheap: a few small files of `/proc` and the free space of the file systems. Processes are gone through only
+//! where a limit asks for it, folders are walked only when a file system has filled up so far that the limit could have been
+//! reached, or half a minute has passed. The time between looks grows with what a look costs.
+
+use crate::bounds::Watch;
+use crate::cgroup::Group;
+use crate::limit::{LimitHit, Limited};
+use crate::plan::Enforcement;
+use crate::usage::{self, Device, Machine};
+use crate::walk::{Measured, Walk};
+use crate::wire::Status;
+use nix::libc;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Between two looks at a box that has limits.
+const LIMITED: Duration = Duration::from_millis(100);
+/// Between two looks at one that has none, for the machine's sake.
+const UNLIMITED: Duration = Duration::from_millis(250);
+/// Between two looks when a limit is near, or a walk is under way.
+const NEAR: Duration = Duration::from_millis(20);
+/// The rest after a look, in times of what it took: a look costs a thirtieth of a processor at most.
+const REST: u32 = 30;
+/// How long a walk goes on at a time.
+const SLICE: Duration = Duration::from_millis(5);
+/// Folders are walked again after this time in any case.
+const AGAIN: Duration = Duration::from_secs(30);
+/// How long the last walk, when a command has ended, may take.
+const LAST: Duration = Duration::from_secs(10);
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// A file system that the box can fill.
+#[derive(Clone, Debug)]
+struct Disk {
+    path: PathBuf,
+    device: Device,
+    /// What was in use when the box was made, and when the last walk began.
+    at_first: u64,
+    at_walk: u64,
+    free_at_first: u64,
+    now: u64,
+    free: u64,
+}
+
+impl Disk {
+    fn look(&mut self) {
+        // Left as it is where it cannot be told: the walk in half a minute does not depend on it.
+        if let Ok((_, used, free)) = usage::space(&self.path) {
+            (self.now, self.free) = (used, free);
+        }
+    }
+}
+
+/// What has been found out about the space in use.
+#[derive(Debug, Default)]
+struct Space {
+    disks: Vec<Disk>,
+    walk: Option<Walk>,
+    begun: Option<Instant>,
+    /// The last sum, and when it was there and how long it took.
+    held: Option<Measured>,
+    first: Option<u64>,
+    ended: Option<Instant>,
+    took: Duration,
+}
+
+/// The watch over one box.
+#[derive(Debug)]
+pub(crate) struct Watchdog<'a> {
+    watch: &'a Watch,
+    group: Option<&'a Group>,
+    file_size: Option<u64>,
+    page: u64,
+    scratch: Vec<PathBuf>,
+    space: Space,
+    shared_at_least: u64,
+    swapped_at_first: u64,
+    kills_at_first: u64,
+    group_kills_at_first: u64,
+    used: u64,
+    crowded: bool,
+    was_crowded: bool,
+    due: Option<Instant>,
+}
+
+impl<'a> Watchdog<'a> {
+    pub(crate) fn new(enforcement: &'a Enforcement, group: Option<&'a Group>) -> Self {
+        let watch = enforcement.watch();
+        let machine = Machine::read().unwrap_or_default();
+        let paths = |all: &[std::ffi::OsString]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let space = Space { disks: disks(enforcement.workdir(), &paths(&watch.writable)), ..Space::default() };
+        Self {
+            watch,
+            group,
+            file_size: enforcement.file_size(),
+            page: rustix::param::page_size() as u64,
+            scratch: paths(&watch.scratch),
+            space,
+            shared_at_least: machine.shared,
+            swapped_at_first: machine.swapped,
+            kills_at_first: usage::killed_for_memory(),
+            group_kills_at_first: group_kills(group),
+            used: 0,
+            crowded: false,
+            was_crowded: false,
+            due: None,
+        }
+    }
+
+    /// A command is to be watched from now on.
+    pub(crate) fn begin(&mut self) {
+        if self.due.is_none() {
+            self.kills_at_first = usage::killed_for_memory();
+            self.group_kills_at_first = group_kills(self.group);
+            (self.crowded, self.was_crowded) = (false, false);
+            self.due = Some(Instant::now() + NEAR);
+        }
+    }
+
+    /// Nothing runs any more.
+    pub(crate) fn rest(&mut self) {
+        self.due = None;
+    }
+
+    /// How long until the next look; `None` while there is nothing to watch.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.due.map(|due| due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Looks, if it is time; what the box is to be ended for.
+    pub(crate) fn look(&mut self) -> Option<LimitHit> {
+        let begun = Instant::now();
+        if self.due.is_none_or(|due| due > begun) {
+            return None;
+        }
+        let (hit, near) = self.look_now();
+        let took = begun.elapsed();
+        let limited = self.watch.memory.is_some() || self.watch.processes.is_some() || self.watch.disk.is_some();
+        let usual = if limited { LIMITED } else { UNLIMITED };
+        self.due = Some(Instant::now() + if near { NEAR } else { usual }.max(took * REST));
+        if self.space.walk.is_some() {
+            self.due = Some(Instant::now() + NEAR);
+        }
+        hit
+    }
+
+    fn look_now(&mut self) -> (Option<LimitHit>, bool) {
+        let (memory, near) = self.look_at_memory();
+        if memory.is_some() {
+            return (memory, near);
+        }
+        let crowd = self.look_at_processes();
+        if crowd.is_some() {
+            return (crowd, near);
+        }
+        (self.look_at_disks(), near || self.crowded)
+    }
+
+    fn look_at_memory(&mut self) -> (Option<LimitHit>, bool) {
+        let Ok(machine) = Machine::read() else {
+            return (None, false);
+        };
+        self.shared_at_least = self.shared_at_least.min(machine.shared);
+        let reserve = (512 * MIB).min(machine.total / 16);
+        let scarce = machine.available < reserve;
+        if self.watch.memory.is_none() && !scarce {
+            return (None, machine.available < 2 * reserve);
+        }
+        self.used = self.memory(&machine);
+        let hit = |limit, of_machine| LimitHit { what: Limited::Memory, limit, used: self.used, of_machine };
+        match self.watch.memory {
+            Some(most) if self.used >= most => (Some(hit(most, false)), true),
+            _ if scarce && self.used > machine.total / 4 => (Some(hit(machine.available, true)), true),
+            most => (None, scarce || most.is_some_and(|most| self.used > most / 2)),
+        }
+    }
+
+    /// The memory of the box, in bytes; more exactly the more there may be.
+    fn memory(&self, machine: &Machine) -> u64 {
+        if let Some(used) = self.group.and_then(|group| group.number("memory.current")) {
+            return used;
+        }
+        let processes = usage::processes().unwrap_or_default();
+        let files: u64 = self.scratch.iter().filter_map(|path| usage::space(path).ok()).map(|(_, used, _)| used).sum();
+        let private = usage::private(&processes, self.page);
+        let grown = machine.shared.saturating_sub(self.shared_at_least);
+        let swapped = machine.swapped.saturating_sub(self.swapped_at_first);
+        let most = self.watch.memory.unwrap_or(machine.total / 4);
+        let quick = private + files;
+        if quick >= most || quick + grown.saturating_sub(files) + swapped < most {
+            return quick;
+        }
+        let scratch: Vec<Device> = self.scratch.iter().filter_map(|path| Some(usage::space(path).ok()?.0)).collect();
+        let disks: Vec<Device> = self.space.disks.iter().map(|disk| disk.device).collect();
+        let held = usage::nameless(&processes, &disks, &scratch).in_memory;
+        let (private, mapped) = usage::resident(&processes);
+        // What several have mapped is counted for each of them, but there is no more of it than the machine has come to hold.
+        private + files.max(grown.min(files + mapped + held + usage::segments()))
+    }
+
+    fn look_at_processes(&mut self) -> Option<LimitHit> {
+        let most = self.watch.processes?;
+        let count = self.count_processes(u64::from(most))?;
+        let crowded = count >= u64::from(most);
+        let hit = crowded && self.crowded;
+        self.crowded = crowded;
+        self.was_crowded |= crowded;
+        hit.then_some(LimitHit { what: Limited::Processes, limit: u64::from(most), used: count, of_machine: false })
+    }
+
+    /// How many there are, where they can be as many as that.
+    fn count_processes(&self, most: u64) -> Option<u64> {
+        if let Some(count) = self.group.and_then(|group| group.number("pids.current")) {
+            return Some(count);
+        }
+        if usage::threads_of_machine() < most {
+            return Some(0);
+        }
+        Some(usage::threads(&usage::processes().ok()?))
+    }
+
+    fn look_at_disks(&mut self) -> Option<LimitHit> {
+        let now = Instant::now();
+        self.space.disks.iter_mut().for_each(Disk::look);
+        if self.space.walk.is_none() && self.is_walk_due(now) {
+            self.space.begin(now, self.watch);
+        }
+        let walk = self.space.walk.as_mut()?;
+        let measured = walk.go_on(now + SLICE)?;
+        self.space.end(measured);
+        self.judge_space()
+    }
+
+    fn is_walk_due(&self, now: Instant) -> bool {
+        let space = &self.space;
+        let rested = space.ended.is_none_or(|ended| now >= ended + space.took);
+        let forced = space.ended.is_none_or(|ended| now >= ended + AGAIN);
+        match self.watch.disk {
+            Some(most) => forced || (rested && space.could_be() >= most) || (rested && space.is_scarce()),
+            None => rested && space.is_scarce(),
+        }
+    }
+
+    /// What the last walk says.
+    fn judge_space(&self) -> Option<LimitHit> {
+        let space = &self.space;
+        let used = self.held_on_disk();
+        if let Some(most) = self.watch.disk.filter(|most| used > *most) {
+            return Some(LimitHit { what: Limited::Disk, limit: most, used, of_machine: false });
+        }
+        let disk = space.disks.first().filter(|_| space.is_scarce())?;
+        let added = used.min(disk.now.saturating_sub(disk.at_first));
+        (added > GIB).then_some(LimitHit { what: Limited::Disk, limit: disk.free, used: added, of_machine: true })
+    }
+
+    /// What was measured, with the files that have no name. Where something could not be seen, everything that the file
+    /// systems have gained counts as the box's: one that hides files must not gain by it.
+    fn held_on_disk(&self) -> u64 {
+        let space = &self.space;
+        let measured = space.held.unwrap_or_default();
+        let disks: Vec<Device> = space.disks.iter().map(|disk| disk.device).collect();
+        let held = usage::nameless(&usage::processes().unwrap_or_default(), &disks, &[]);
+        let used = measured.bytes + held.on_disk;
+        if measured.unseen || held.unseen {
+            let gained: u64 = space.disks.iter().map(|disk| disk.now.saturating_sub(disk.at_first)).sum();
+            return used.max(space.first.unwrap_or(0) + gained);
+        }
+        used
+    }
+
+    /// What the end of a command was about, before anything else is killed; `None` where no limit had a part in it.
+    pub(crate) fn judge_end(&mut self, status: Status) -> Option<LimitHit> {
+        let own = |what, limit, used| LimitHit { what, limit, used, of_machine: false };
+        if let Some(most) = self.file_size
+            && is_by(status, libc::SIGXFSZ)
+        {
+            return Some(own(Limited::FileSize, most, most));
+        }
+        if group_kills(self.group) > self.group_kills_at_first {
+            let limit = self.group.and_then(|group| group.number("memory.max")).unwrap_or(0);
+            return Some(own(Limited::Memory, limit, limit));
+        }
+        if is_by(status, libc::SIGKILL) && usage::killed_for_memory() > self.kills_at_first {
+            let left = Machine::read().unwrap_or_default().available;
+            return Some(LimitHit { what: Limited::Memory, limit: left, used: self.used, of_machine: true });
+        }
+        if status == Status::Exited(0) {
+            return None;
+        }
+        let most = self.watch.processes?;
+        let count = self.count_processes(u64::from(most)).unwrap_or(0);
+        (self.was_crowded || count >= u64::from(most)).then_some(own(Limited::Processes, u64::from(most), count))
+    }
+
+    /// Measures once more when everything is dead, if there may be too much: a command may have been quicker than the watch.
+    pub(crate) fn judge_what_is_left(&mut self) -> Option<LimitHit> {
+        let most = self.watch.disk?;
+        self.space.disks.iter_mut().for_each(Disk::look);
+        if self.space.could_be() < most {
+            return None;
+        }
+        let now = Instant::now();
+        self.space.begin(now, self.watch);
+        let measured = self.space.walk.as_mut()?.go_on(now + LAST)?;
+        self.space.end(measured);
+        self.judge_space()
+    }
+}
+
+impl Space {
+    /// What could be in use by now, if all that the file systems have gained were the box's.
+    fn could_be(&self) -> u64 {
+        let gained: u64 = self.disks.iter().map(|disk| disk.now.saturating_sub(disk.at_walk)).sum();
+        self.held.map_or(u64::MAX, |held| held.bytes.saturating_add(gained))
+    }
+
+    /// Whether the file system of the working directory is nearly full, and has become so.
+    fn is_scarce(&self) -> bool {
+        self.disks.first().is_some_and(|disk| {
+            disk.free < GIB.min(disk.free_at_first / 4) && disk.now.saturating_sub(disk.at_first) > GIB
+        })
+    }
+
+    fn begin(&mut self, now: Instant, watch: &Watch) {
+        for disk in &mut self.disks {
+            disk.at_walk = disk.now;
+        }
+        self.begun = Some(now);
+        self.walk = Some(Walk::new(watch.writable.iter().map(PathBuf::from).collect()));
+    }
+
+    fn end(&mut self, measured: Measured) {
+        self.walk = None;
+        self.held = Some(measured);
+        self.first.get_or_insert(measured.bytes);
+        self.ended = Some(Instant::now());
+        self.took = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
+    }
+}
+
+/// The file systems that a box can fill; the working directory's first.
+fn disks(workdir: &Path, writable: &[PathBuf]) -> Vec<Disk> {
+    let mut all: Vec<Disk> = Vec::new();
+    for path in [workdir].into_iter().chain(writable.iter().map(PathBuf::as_path)) {
+        let Ok((device, used, free)) = usage::space(path) else {
+            continue;
+        };
+        if all.iter().all(|disk| disk.device != device) {
+            let (path, now) = (path.to_owned(), used);
+            all.push(Disk { path, device, at_first: used, at_walk: used, free_at_first: free, now, free });
+        }
+    }
+    all
+}
+
+fn group_kills(group: Option<&Group>) -> u64 {
+    group.and_then(|group| group.count("memory.events", "oom_kill")).unwrap_or(0)
+}
+
+/// Whether a command died by a signal, or is a shell that tells of one that did.
+fn is_by(status: Status, signal: i32) -> bool {
+    status == Status::Signaled(signal) || status == Status::Exited(128 + signal)
+}
