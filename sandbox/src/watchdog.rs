@@ -81,7 +81,11 @@ pub(crate) struct Watchdog<'a> {
     swapped_at_first: u64,
     kills_at_first: u64,
     group_kills_at_first: u64,
+    refusals_at_first: u64,
     used: u64,
+    filling: bool,
+    /// The most processes seen in one look.
+    crowd: u64,
     crowded: bool,
     was_crowded: bool,
     due: Option<Instant>,
@@ -104,7 +108,10 @@ impl<'a> Watchdog<'a> {
             swapped_at_first: machine.swapped,
             kills_at_first: usage::killed_for_memory(),
             group_kills_at_first: group_kills(group),
+            refusals_at_first: refusals(group),
             used: 0,
+            filling: false,
+            crowd: 0,
             crowded: false,
             was_crowded: false,
             due: None,
@@ -116,7 +123,8 @@ impl<'a> Watchdog<'a> {
         if self.due.is_none() {
             self.kills_at_first = usage::killed_for_memory();
             self.group_kills_at_first = group_kills(self.group);
-            (self.crowded, self.was_crowded) = (false, false);
+            self.refusals_at_first = refusals(self.group);
+            (self.crowded, self.was_crowded, self.crowd) = (false, false, 0);
             self.due = Some(Instant::now() + NEAR);
         }
     }
@@ -157,7 +165,7 @@ impl<'a> Watchdog<'a> {
         if crowd.is_some() {
             return (crowd, near);
         }
-        (self.look_at_disks(), near || self.crowded)
+        (self.look_at_disks(), near || self.filling)
     }
 
     fn look_at_memory(&mut self) -> (Option<LimitHit>, bool) {
@@ -208,6 +216,8 @@ impl<'a> Watchdog<'a> {
         let crowded = count >= u64::from(most);
         let hit = crowded && self.crowded;
         self.crowded = crowded;
+        self.filling = count > u64::from(most) / 2;
+        self.crowd = self.crowd.max(count);
         self.was_crowded |= crowded;
         hit.then_some(LimitHit { what: Limited::Processes, limit: u64::from(most), used: count, of_machine: false })
     }
@@ -291,9 +301,12 @@ impl<'a> Watchdog<'a> {
         if status == Status::Exited(0) {
             return None;
         }
-        let most = self.watch.processes?;
-        let count = self.count_processes(u64::from(most)).unwrap_or(0);
-        (self.was_crowded || count >= u64::from(most)).then_some(own(Limited::Processes, u64::from(most), count))
+        let most = u64::from(self.watch.processes?);
+        // Those that met the limit, and the shell that started them, have ended themselves by now.
+        let nearly = most - (most / 16).max(2).min(most / 2);
+        let count = self.count_processes(nearly).unwrap_or(0);
+        let met = self.was_crowded || count >= nearly || refusals(self.group) > self.refusals_at_first;
+        met.then_some(own(Limited::Processes, most, count.max(self.crowd)))
     }
 
     /// Measures once more when everything is dead, if there may be too much: a command may have been quicker than the watch.
@@ -359,6 +372,11 @@ fn disks(workdir: &Path, writable: &[PathBuf]) -> Vec<Disk> {
 
 fn group_kills(group: Option<&Group>) -> u64 {
     group.and_then(|group| group.count("memory.events", "oom_kill")).unwrap_or(0)
+}
+
+/// How many processes a group refused, for there were enough.
+fn refusals(group: Option<&Group>) -> u64 {
+    group.and_then(|group| group.count("pids.events", "max")).unwrap_or(0)
 }
 
 /// Whether a command died by a signal, or is a shell that tells of one that did.
