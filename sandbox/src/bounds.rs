@@ -13,10 +13,11 @@
 
 use crate::check::Placed;
 use crate::host::{Host, Kernel, Shortcoming};
-use crate::policy::Policy;
+use crate::policy::{Limits, Policy};
 use crate::refusal::{Layer, Refusal};
 use crate::step::{Resource, Step};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 
@@ -115,7 +116,7 @@ pub(crate) fn plan(
     let memory = limits.memory.filter(|_| groups.is_some_and(|groups| groups.memory));
     bounds.watch.memory = limits.memory.filter(|_| memory.is_none());
     let cpu_weight = match limits.cpu_weight {
-        Some(_) if !groups.is_some_and(|groups| groups.cpu) => lacking(policy, no_share())?,
+        Some(_) if !groups.is_some_and(|groups| groups.cpu) => lacking(&policy.may_lack, no_share())?,
         other => other,
     };
     let processes = processes(policy, host, &mut bounds)?;
@@ -131,12 +132,23 @@ pub(crate) fn plan(
     Ok(bounds)
 }
 
+/// Refuses what [`plan`] would refuse.
+pub(crate) fn check(limits: &Limits, may_lack: &BTreeSet<Layer>, host: &Host) -> Result<(), Refusal> {
+    if limits.cpu_weight.is_some() && !host.control_groups.as_ref().is_some_and(|groups| groups.cpu) {
+        lacking::<()>(may_lack, no_share())?;
+    }
+    match (limits.processes, process_means(host)) {
+        (Some(most), None) => lacking::<()>(may_lack, no_processes(host, most)).map(drop),
+        (None, _) | (_, Some(_)) => Ok(()),
+    }
+}
+
 /// Bounds the number of processes, and gives the number that a control group is to have.
 fn processes(policy: &Policy, host: &Host, bounds: &mut Bounds) -> Result<Option<u32>, Refusal> {
     let most = policy.limits.processes.unwrap_or(DEFAULT_PROCESSES).max(1);
     let Some(means) = process_means(host) else {
         return match policy.limits.processes {
-            Some(most) => lacking(policy, no_processes(host, most)),
+            Some(most) => lacking(&policy.may_lack, no_processes(host, most)),
             None => Ok(None),
         };
     };
@@ -155,8 +167,8 @@ fn processes(policy: &Policy, host: &Host, bounds: &mut Bounds) -> Result<Option
 }
 
 /// A limit that cannot be had: left out where the policy lets it, else refused.
-fn lacking<T>(policy: &Policy, refusal: Refusal) -> Result<Option<T>, Refusal> {
-    if policy.may_lack.contains(&Layer::Limits) { Ok(None) } else { Err(refusal) }
+fn lacking<T>(may_lack: &BTreeSet<Layer>, refusal: Refusal) -> Result<Option<T>, Refusal> {
+    if may_lack.contains(&Layer::Limits) { Ok(None) } else { Err(refusal) }
 }
 
 fn no_share() -> Refusal {

@@ -3,7 +3,10 @@
 use crate::bounds::{self, Means};
 use crate::cgroup::ControlGroups;
 use crate::fence;
+use crate::policy::Limits;
+use crate::refusal::{Layer, Refusal};
 use crate::step::Step;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A kernel version.
@@ -72,6 +75,11 @@ impl Host {
     /// What boxes do without here: worth a warning, no reason to refuse.
     pub fn shortcomings(&self) -> Vec<Shortcoming> {
         self.landlock_shortcomings().into_iter().chain(bounds::shortcomings(self)).collect()
+    }
+
+    /// Why a box with these limits cannot be made here, if it cannot. `may_lack` as in [`crate::Policy`].
+    pub fn check_limits(&self, limits: &Limits, may_lack: &BTreeSet<Layer>) -> Result<(), Refusal> {
+        bounds::check(limits, may_lack, self)
     }
 
     /// How each limit of a policy is enforced here, or why it cannot be.

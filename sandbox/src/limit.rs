@@ -5,7 +5,7 @@ use std::fmt;
 
 /// What there was too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Limited {
     /// Memory of all processes together, in bytes.
     Memory,
@@ -37,7 +37,7 @@ impl Limited {
             Self::Memory => "memory",
             Self::Processes => "processes",
             Self::Disk => "disk",
-            Self::FileSize => "file-size",
+            Self::FileSize => "file_size",
         }
     }
 }

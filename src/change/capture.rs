@@ -23,7 +23,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use super::error::Error;
 use super::inside::{self, Report, Request};
 use crate::git::{Input, PackLimits, Received, RefEdit, Repository, Swap};
-use crate::model::{AgentName, CommitId, RefName, RepoPath, RunId, TreeId, TurnId};
+use crate::model::{AgentName, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId};
 use crate::workspace::{HostEnvironment, Surroundings, Workspace, capture_box, seen};
 
 /// What every capture of a run needs.
@@ -214,6 +214,9 @@ impl Capturer {
         let read = stderr.take(64 * 1024).read_to_end(&mut complaint).await;
         read.map_err(|error| failed(workspace, error))?;
         let exit = child.wait().await.map_err(|error| failed(workspace, error))?;
+        if let Some(hit) = exit.limit {
+            return Err(failed(workspace, LimitMet::from(hit)));
+        }
         let complaint = String::from_utf8_lossy(&complaint).trim().to_owned();
         verdict(report, exit.status, received, &complaint).map_err(|fault| {
             let worktree = workspace.place.worktree().to_owned();

@@ -40,3 +40,4 @@ pub use overlap::{Budget, OverlapError, TooComplex, overlap};
 pub use preview::{AgentPreview, BoxPreview, CommandPreview, Preview, VerifyPreview};
 pub use render::render;
 pub use single::Single;
+pub use value::parse_size;

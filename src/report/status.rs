@@ -16,7 +16,8 @@ use crate::model::event::{Currency, PreviewResult, Stage};
 use crate::model::gate::GateBlock;
 use crate::model::run::{AgentState, AttemptState, RunState};
 use crate::model::{
-    AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, RunId, TreeId, TurnId, Verdict, VerifyStatus,
+    AgentName, AttemptOutcome, CardId, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId, Verdict,
+    VerifyStatus,
 };
 
 /// How a run stands.
@@ -284,6 +285,8 @@ pub struct AgentRow {
     pub state: AgentCondition,
     /// Why, in a line, where its newest attempt ended.
     pub reason: Option<String>,
+    /// The limit of its box that its newest attempt was ended for.
+    pub limit: Option<LimitMet>,
     /// What is being done for it now.
     pub stage: Option<Stage>,
     /// Since when, in seconds.
@@ -334,6 +337,7 @@ impl AgentRow {
             title: agent.title.clone(),
             state: condition,
             reason: finished.map(|finished| finished.reason.clone()).filter(|reason| !reason.is_empty()),
+            limit: finished.and_then(|finished| finished.limit),
             stage: agent.stage.map(|(stage, _)| stage),
             stage_seconds: agent.stage.map(|(_, since)| text::since(since, facts.now).as_secs()),
             attempt: last.map(|attempt| attempt.number),

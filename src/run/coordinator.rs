@@ -8,6 +8,7 @@ use sandbox::{Enforcement, Host, Policy, PrivateDir};
 use super::agents::{Crew, run_all};
 use super::error::Error;
 use super::finish::Finish;
+use super::fit;
 use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
@@ -54,6 +55,7 @@ pub async fn execute(
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
     let capturer = site.capturer(begun).await?;
+    fit::require_limits(&plan, &capturer.host)?;
     let isolation = isolation_layers(&capturer.host)?;
     options.host = host_record(&capturer.host, &isolation);
     for lack in capturer.host.shortcomings() {
