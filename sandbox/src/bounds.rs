@@ -196,7 +196,7 @@ pub(crate) fn shortcomings(host: &Host) -> Option<Shortcoming> {
         return None;
     }
     let Refusal { fix, .. } = no_processes(host, DEFAULT_PROCESSES);
-    Some(Shortcoming { cause: "nothing bounds how many processes a box may have".to_owned(), fix })
+    Some(Shortcoming { of: "limits", cause: "nothing bounds how many processes a box may have".to_owned(), fix })
 }
 
 /// How one limit is enforced here.
@@ -213,7 +213,7 @@ pub(crate) fn means(host: &Host) -> Vec<Means> {
     let groups = host.control_groups.as_ref();
     let group =
         |has: bool| groups.filter(|_| has).map(|groups| format!("control group below {}", groups.parent.display()));
-    let short = |Refusal { cause, fix, .. }: Refusal| Shortcoming { cause, fix };
+    let short = |Refusal { cause, fix, .. }: Refusal| Shortcoming { of: "limits", cause, fix };
     let watch = |often: &str| format!("watched by each box's init, {often}");
     let memory = group(groups.is_some_and(|groups| groups.memory)).unwrap_or_else(|| watch("ten times a second"));
     let processes = match process_means(host) {

@@ -65,6 +65,8 @@ pub struct Host {
 /// Something that boxes do without on this machine, because the rest holds without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortcoming {
+    /// What it is about: `landlock` or `limits`.
+    pub of: &'static str,
     /// What is lost, in one line.
     pub cause: String,
     /// What to do about it, in one line.
@@ -88,7 +90,7 @@ impl Host {
     }
 
     fn landlock_shortcomings(&self) -> Vec<Shortcoming> {
-        let of = |cause: String, fix: &str| vec![Shortcoming { cause, fix: fix.to_owned() }];
+        let of = |cause: String, fix: &str| vec![Shortcoming { of: "landlock", cause, fix: fix.to_owned() }];
         match self.landlock {
             None => of(
                 "Landlock is not in use: what a box may write is bounded by its mounts alone".to_owned(),

@@ -347,6 +347,7 @@ mod tests {
           "title": "The docs",
           "state": "failed",
           "reason": "turn 1.2 ended with exit status 1",
+          "limit": null,
           "stage": null,
           "stageSeconds": null,
           "attempt": 1,
@@ -380,6 +381,7 @@ mod tests {
                 "how": "exited",
                 "value": 1
               },
+              "limit": null,
               "startedAt": "2025-06-15T15:06:42Z",
               "durationMs": 62500,
               "adapter": "command",

@@ -8,7 +8,6 @@ use sandbox::{Enforcement, Host, Policy, PrivateDir};
 use super::agents::{Crew, run_all};
 use super::error::Error;
 use super::finish::Finish;
-use super::fit;
 use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
@@ -55,7 +54,9 @@ pub async fn execute(
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
     let capturer = site.capturer(begun).await?;
-    fit::require_limits(&plan, &capturer.host)?;
+    if let Some((whose, refusal)) = crate::plan::unenforceable(&plan, &capturer.host).into_iter().next() {
+        return Err(Error::Unfit { cause: format!("{whose}: {}", refusal.cause), fix: refusal.fix });
+    }
     let isolation = isolation_layers(&capturer.host)?;
     options.host = host_record(&capturer.host, &isolation);
     for lack in capturer.host.shortcomings() {

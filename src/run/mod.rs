@@ -14,7 +14,6 @@ pub mod clean;
 pub mod coordinator;
 mod error;
 mod finish;
-mod fit;
 pub mod gate;
 mod recorder;
 pub mod reopen;
