@@ -545,6 +545,11 @@ impl StatusData {
             out.push('\n');
             out.push_str(&self.table().render(look));
         }
+        for row in self.agents.iter().filter(|row| row.limit.is_some()) {
+            let reason = text::clean(row.reason.as_deref().unwrap_or_default());
+            out.push_str(&Tone::Bad.paint(&format!("! {}: {reason}", row.agent), look));
+            out.push('\n');
+        }
         for row in self.agents.iter().filter(|row| !row.outside_owned_scope.is_empty()) {
             let paths = text::list(&row.outside_owned_scope, 3);
             out.push_str(&Tone::Warn.paint(&format!("! {}: outside its contract: {paths}", row.agent), look));
