@@ -228,8 +228,14 @@ impl Leaf {
         remove_left_overs(parent);
         let path = parent.join(own_name());
         std::fs::create_dir(&path).map_err(|error| Fault::from(error).at(&path))?;
+        // Removed again if what follows fails.
         let leaf = Self { path };
-        let at = |name: &Path| leaf.path.join(name);
+        let files = leaf.set_up(bounds)?;
+        Ok((leaf, files))
+    }
+
+    fn set_up(&self, bounds: Bounds) -> Result<Vec<OwnedFd>, Fault> {
+        let at = |name: &Path| self.path.join(name);
         let controllers = bounds.controllers();
         if !controllers.is_empty() {
             let control = at(Path::new("cgroup.subtree_control"));
@@ -237,7 +243,10 @@ impl Leaf {
         }
         for inner in [COMMANDS, APART] {
             let inner = at(Path::new(inner));
-            std::fs::create_dir(&inner).map_err(|error| Fault::from(error).at(&inner))?;
+            match std::fs::create_dir(&inner) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                other => other.map_err(|error| Fault::from(error).at(&inner))?,
+            }
         }
         for (name, value, may_lack) in bounds.settings() {
             match write(CWD, &at(&name), &value) {
@@ -257,7 +266,7 @@ impl Leaf {
         ];
         // Linux 5.14. Without it the pid namespace does the same.
         files.extend(open(&commands.join("cgroup.kill"), OFlags::WRONLY).ok());
-        Ok((leaf, files))
+        Ok(files)
     }
 
     /// Removes it. False: a process is still in it.

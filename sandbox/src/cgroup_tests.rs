@@ -109,3 +109,58 @@ fn events_are_read() {
     assert_eq!(keyed(text, "oom"), Some(3));
     assert_eq!(keyed(text, "swap"), None);
 }
+
+/// What cannot be tried where the machine has no controllers, on plain files.
+#[test]
+fn a_group_is_set_up_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("box");
+    let file = |name: &str, text: &str| {
+        let path = path.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    };
+    let files = [
+        "cgroup.subtree_control",
+        "cpu.weight",
+        "commands/memory.max",
+        "commands/memory.oom.group",
+        "commands/pids.max",
+        "commands/cgroup.procs",
+        "commands/cgroup.kill",
+        "apart/cgroup.procs",
+    ];
+    files.iter().for_each(|name| file(name, ""));
+    file("commands/memory.events", "low 0\noom 1\noom_kill 4\n");
+    file("commands/pids.events", "max 7\n");
+    file("commands/pids.current", "12\n");
+    let read = |name: &str| std::fs::read_to_string(path.join(name)).unwrap();
+
+    // Without accounting for swap there is no file for it; without that for memory there is nothing to bound.
+    let bounds = Bounds { memory: Some(1 << 20), processes: Some(9), cpu_weight: Some(50) };
+    let leaf = std::mem::ManuallyDrop::new(Leaf { path: path.clone() });
+    let group = Group::of(leaf.set_up(bounds).unwrap()).unwrap();
+    for (name, text) in [
+        ("cgroup.subtree_control", "+memory +pids"),
+        ("cpu.weight", "50"),
+        ("commands/memory.max", "1048576"),
+        ("commands/memory.oom.group", "1"),
+        ("commands/pids.max", "9"),
+    ] {
+        assert_eq!(read(name), text, "{name}");
+    }
+    group.enter().unwrap();
+    group.step_aside().unwrap();
+    group.kill();
+    assert_eq!((read("commands/cgroup.procs"), read("apart/cgroup.procs")), ("0".to_owned(), "0".to_owned()));
+    assert_eq!(read("commands/cgroup.kill"), "1");
+    assert_eq!(group.number("pids.current"), Some(12));
+    assert_eq!(group.count("memory.events", "oom_kill"), Some(4));
+    assert_eq!(group.count("pids.events", "max"), Some(7));
+    assert_eq!((group.number("memory.current"), group.count("memory.events", "none")), (None, None));
+
+    std::fs::remove_file(path.join("commands/memory.max")).unwrap();
+    let fault = leaf.set_up(bounds).unwrap_err();
+    assert!(fault.path.unwrap().ends_with("commands/memory.max"), "named");
+}

@@ -53,6 +53,38 @@ impl Disk {
             (self.now, self.free) = (used, free);
         }
     }
+
+    /// Whether it is nearly full, and has become so since the box was made.
+    fn is_scarce(&self) -> bool {
+        self.free < GIB.min(self.free_at_first / 4) && self.gained() > GIB
+    }
+
+    fn gained(&self) -> u64 {
+        self.now.saturating_sub(self.at_first)
+    }
+
+    /// What a box that holds `held` is ended for, to leave the machine some space. It is blamed for what it has and for
+    /// what the file system has gained, whichever is less.
+    fn judge(&self, held: u64) -> Option<LimitHit> {
+        let added = held.min(self.gained());
+        let to_blame = self.is_scarce() && added > GIB;
+        to_blame.then_some(LimitHit { what: Limited::Disk, limit: self.free, used: added, of_machine: true })
+    }
+}
+
+/// How much memory the machine is to have left.
+fn reserve(machine: &Machine) -> u64 {
+    (512 * MIB).min(machine.total / 16)
+}
+
+/// What a box that uses so much is ended for.
+fn judge_memory(machine: &Machine, used: u64, most: Option<u64>) -> Option<LimitHit> {
+    let hit = |limit, of_machine| Some(LimitHit { what: Limited::Memory, limit, used, of_machine });
+    match most {
+        Some(most) if used >= most => hit(most, false),
+        _ if machine.available < reserve(machine) && used > machine.total / 4 => hit(machine.available, true),
+        Some(_) | None => None,
+    }
 }
 
 /// What has been found out about the space in use.
@@ -173,18 +205,14 @@ impl<'a> Watchdog<'a> {
             return (None, false);
         };
         self.shared_at_least = self.shared_at_least.min(machine.shared);
-        let reserve = (512 * MIB).min(machine.total / 16);
-        let scarce = machine.available < reserve;
-        if self.watch.memory.is_none() && !scarce {
+        let reserve = reserve(&machine);
+        let most = self.watch.memory;
+        if most.is_none() && machine.available >= reserve {
             return (None, machine.available < 2 * reserve);
         }
         self.used = self.memory(&machine);
-        let hit = |limit, of_machine| LimitHit { what: Limited::Memory, limit, used: self.used, of_machine };
-        match self.watch.memory {
-            Some(most) if self.used >= most => (Some(hit(most, false)), true),
-            _ if scarce && self.used > machine.total / 4 => (Some(hit(machine.available, true)), true),
-            most => (None, scarce || most.is_some_and(|most| self.used > most / 2)),
-        }
+        let near = machine.available < 2 * reserve || most.is_some_and(|most| self.used > most / 2);
+        (judge_memory(&machine, self.used, most), near)
     }
 
     /// The memory of the box, in bytes; more exactly the more there may be.
@@ -262,9 +290,7 @@ impl<'a> Watchdog<'a> {
         if let Some(most) = self.watch.disk.filter(|most| used > *most) {
             return Some(LimitHit { what: Limited::Disk, limit: most, used, of_machine: false });
         }
-        let disk = space.disks.first().filter(|_| space.is_scarce())?;
-        let added = used.min(disk.now.saturating_sub(disk.at_first));
-        (added > GIB).then_some(LimitHit { what: Limited::Disk, limit: disk.free, used: added, of_machine: true })
+        space.disks.first()?.judge(used)
     }
 
     /// What was measured, with the files that have no name. Where something could not be seen, everything that the file
@@ -276,7 +302,7 @@ impl<'a> Watchdog<'a> {
         let held = usage::nameless(&usage::processes().unwrap_or_default(), &disks, &[]);
         let used = measured.bytes + held.on_disk;
         if measured.unseen || held.unseen {
-            let gained: u64 = space.disks.iter().map(|disk| disk.now.saturating_sub(disk.at_first)).sum();
+            let gained: u64 = space.disks.iter().map(Disk::gained).sum();
             return used.max(space.first.unwrap_or(0) + gained);
         }
         used
@@ -333,9 +359,7 @@ impl Space {
 
     /// Whether the file system of the working directory is nearly full, and has become so.
     fn is_scarce(&self) -> bool {
-        self.disks.first().is_some_and(|disk| {
-            disk.free < GIB.min(disk.free_at_first / 4) && disk.now.saturating_sub(disk.at_first) > GIB
-        })
+        self.disks.first().is_some_and(Disk::is_scarce)
     }
 
     fn begin(&mut self, now: Instant, watch: &Watch) {
@@ -382,4 +406,68 @@ fn refusals(group: Option<&Group>) -> u64 {
 /// Whether a command died by a signal, or is a shell that tells of one that did.
 fn is_by(status: Status, signal: i32) -> bool {
     status == Status::Signaled(signal) || status == Status::Exited(128 + signal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_keeps_a_reserve_of_memory() {
+        let machine = |total, available| Machine { total, available, ..Machine::default() };
+        let table = [
+            // Enough is left, however much the box uses.
+            (machine(24 * GIB, 513 * MIB), 20 * GIB, None, None),
+            // Too little is left, and it is this box that has it.
+            (machine(24 * GIB, 511 * MIB), 7 * GIB, None, Some((511 * MIB, true))),
+            // Too little is left, and others have it.
+            (machine(24 * GIB, 1), 6 * GIB, None, None),
+            // A small machine keeps less.
+            (machine(4 * GIB, 257 * MIB), 3 * GIB, None, None),
+            (machine(4 * GIB, 255 * MIB), 3 * GIB, None, Some((255 * MIB, true))),
+            // Its own limit comes first.
+            (machine(4 * GIB, 1), 3 * GIB, Some(3 * GIB), Some((3 * GIB, false))),
+            (machine(4 * GIB, 3 * GIB), 2 * GIB, Some(3 * GIB), None),
+            (machine(4 * GIB, 100 * MIB), 2 * GIB, Some(3 * GIB), Some((100 * MIB, true))),
+        ];
+        for (machine, used, most, expected) in table {
+            let hit = judge_memory(&machine, used, most);
+            assert_eq!(hit.map(|hit| (hit.limit, hit.of_machine)), expected, "{machine:?} {used} {most:?}");
+            assert!(hit.is_none_or(|hit| hit.what == Limited::Memory && hit.used == used));
+        }
+    }
+
+    #[test]
+    fn the_machine_keeps_a_reserve_of_disk() {
+        let disk = |free_at_first, free, gained| Disk {
+            path: PathBuf::new(),
+            device: (0, 0),
+            at_first: GIB,
+            at_walk: GIB,
+            free_at_first,
+            now: GIB + gained,
+            free,
+        };
+        let table = [
+            (disk(60 * GIB, 2 * GIB, 50 * GIB), 50 * GIB, None),
+            (disk(60 * GIB, GIB - 1, 50 * GIB), 50 * GIB, Some(50 * GIB)),
+            // Others filled it, and this box has little, or had what it has before.
+            (disk(60 * GIB, 1, 50 * GIB), GIB, None),
+            (disk(60 * GIB, 1, GIB), 50 * GIB, None),
+            // Nearly full when it began: a quarter of that is kept.
+            (disk(2 * GIB, 600 * MIB, 3 * GIB), 3 * GIB, None),
+            (disk(2 * GIB, 500 * MIB, 3 * GIB), 2 * GIB, Some(2 * GIB)),
+        ];
+        for (disk, held, expected) in table {
+            let hit = disk.judge(held);
+            assert_eq!(hit.map(|hit| hit.used), expected, "{disk:?} {held}");
+            assert!(hit.is_none_or(|hit| hit.of_machine && hit.limit == disk.free && hit.what == Limited::Disk));
+        }
+    }
+
+    #[test]
+    fn a_shell_passes_on_what_its_command_died_of() {
+        assert!(is_by(Status::Signaled(25), 25) && is_by(Status::Exited(153), 25));
+        assert!(!is_by(Status::Exited(25), 25) && !is_by(Status::Signaled(9), 25));
+    }
 }

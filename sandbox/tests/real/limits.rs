@@ -103,6 +103,9 @@ async fn by(bench: &Bench, host: &Host, policy: &Policy, script: &str) -> Ran {
 /// The ways this user has here to bound processes.
 fn ways(host: &Host) -> Vec<Host> {
     let mut ways = vec![];
+    if host.control_groups.as_ref().is_some_and(|groups| groups.processes) {
+        ways.push(host.clone());
+    }
     if host.process_numbers {
         ways.push(only(host, true));
     }
