@@ -4,7 +4,7 @@
 //! where a limit asks for it, folders are walked only when a file system has filled up so far that the limit could have been
 //! reached, or half a minute has passed. The time between looks grows with what a look costs.
 
-use crate::bounds::Watch;
+use crate::bounds::{DEFAULT_PROCESSES, Watch};
 use crate::cgroup::Group;
 use crate::limit::{LimitHit, Limited};
 use crate::plan::Enforcement;
@@ -179,7 +179,8 @@ impl<'a> Watchdog<'a> {
         }
         let (hit, near) = self.look_now();
         let took = begun.elapsed();
-        let limited = self.watch.memory.is_some() || self.watch.processes.is_some() || self.watch.disk.is_some();
+        let few = self.watch.processes.is_some_and(|most| most < DEFAULT_PROCESSES);
+        let limited = few || self.watch.memory.is_some() || self.watch.disk.is_some();
         let usual = if limited { LIMITED } else { UNLIMITED };
         self.due = Some(Instant::now() + if near { NEAR } else { usual }.max(took * REST));
         if self.space.walk.is_some() {

@@ -43,6 +43,8 @@ pub struct Capturer {
     pub date: i64,
     /// The most bytes one capture may bring in.
     pub pack_size: u64,
+    /// The most memory of one capture, in bytes. Its processes have the bound of any box.
+    pub memory: u64,
     /// How long one capture may take.
     pub timeout: Duration,
 }
@@ -152,7 +154,8 @@ impl Capturer {
             self.environment.require_program()?;
             workspace.check()
         })?;
-        let policy = capture_box(&self.environment, &self.surroundings, &workspace.place);
+        let mut policy = capture_box(&self.environment, &self.surroundings, &workspace.place);
+        policy.limits.memory = Some(self.memory);
         let enforcement = Enforcement::plan(&policy, &self.host).map_err(Error::Sandbox)?;
         let boxed = Sandbox::start(&enforcement, &self.environment.launcher()).await?;
         let within = self.timeout + Duration::from_secs(5);

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sandbox::{Access, Expose, Limits, Network as BoxNetwork, Policy, PrivateDir};
+use sandbox::{Access, Expose, Network as BoxNetwork, Policy, PrivateDir};
 
 use super::environment::{HostEnvironment, expand_home};
 use super::error::Error;
@@ -14,10 +14,6 @@ use super::private::seen;
 use super::surroundings::Surroundings;
 use crate::model::plan::{Network, SandboxSettings};
 use crate::store::Workplace;
-
-/// The most memory of a capture. Git holds a large file whole, and packs several at once; more than this is an agent's
-/// tree made to hurt. Its processes have the bound of any box.
-const CAPTURE_MEMORY: u64 = 8 << 30;
 
 /// The box an agent, or a verifier, works in.
 pub fn working_box(
@@ -61,7 +57,6 @@ pub fn capture_box(host: &HostEnvironment, around: &Surroundings, place: &Workpl
     let home = PrivateDir { source: place.capture_home(), target: host.home.clone() };
     let mut policy = hidden(Policy::new(place.worktree(), home, place.capture_tmp()), host, around)
         .workdir_access(Access::ReadOnly)
-        .limits(Limits { memory: Some(CAPTURE_MEMORY), ..Limits::default() })
         .expose(Expose { source: place.capture(), target: seen::CAPTURE.into(), access: Access::ReadWrite })
         .expose(read_only_at(&place.git(), Path::new(seen::AGENT)))
         .expose(read_only_at(&around.common.join("objects"), Path::new(seen::PARENT_OBJECTS)));

@@ -2,7 +2,9 @@
 //! nothing is left. Each hog has a bound of its own and is first shown to get all it wants where nothing stops it.
 
 use serde_json::{Value, json};
+use worktree_sandbox::model::AttemptOutcome;
 
+use crate::bench::Bench;
 use crate::flow::plan;
 use crate::going::assert_none_left;
 use crate::world::World;
@@ -172,6 +174,19 @@ run = ["sh", "-c", "echo x > docs/new.md"]
     let verified = events.iter().find(|event| event["type"] == "verify.finished").unwrap();
     assert_eq!(verified["data"]["verdict"], "none", "{verified:#}");
     assert_eq!(verified["data"]["error"], "memory limit 100 MiB reached");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_capture_that_takes_too_much_fails_by_name() {
+    let mut bench = Bench::new(World::new()).await;
+    let script = "head -c 30M /dev/urandom > docs/random";
+    let end = bench.attempt(&[script]).await;
+    assert_eq!(end.outcome, AttemptOutcome::Completed, "{}", bench.reason());
+    bench.capturer.memory = 1 << 20;
+    let end = bench.attempt(&[script]).await;
+    assert_eq!(end.outcome, AttemptOutcome::CaptureFailed, "{}", bench.reason());
+    assert!(bench.reason().contains("memory limit 1 MiB reached"), "{}", bench.reason());
+    assert!(bench.worktree().join("docs/random").is_file(), "the files are still there");
 }
 
 #[test]
