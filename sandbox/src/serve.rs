@@ -123,6 +123,10 @@ impl Init<'_> {
         }
         match program::start(program, given, files) {
             Ok(pid) => {
+                if self.running.is_empty() {
+                    // What came of the command before is not this one's affair.
+                    self.watchdog.rest();
+                }
                 self.running.insert(pid, Running { id, aside });
                 self.watchdog.begin();
                 Answer::Done

@@ -233,10 +233,12 @@ impl<'a> Watchdog<'a> {
         }
         let scratch: Vec<Device> = self.scratch.iter().filter_map(|path| Some(usage::space(path).ok()?.0)).collect();
         let disks: Vec<Device> = self.space.disks.iter().map(|disk| disk.device).collect();
-        let held = usage::nameless(&processes, &disks, &scratch).in_memory;
+        let held = usage::nameless(&processes, &disks, &scratch);
         let (private, mapped) = usage::resident(&processes);
         // What several have mapped is counted for each of them, but there is no more of it than the machine has come to hold.
-        private + files.max(grown.min(files + mapped + held + usage::segments()))
+        // A process that lets nobody see its files is taken to have all of that.
+        let seen = files + mapped + held.in_memory + usage::segments();
+        private + files.max(if held.unseen { grown } else { grown.min(seen) })
     }
 
     fn look_at_processes(&mut self) -> Option<LimitHit> {
