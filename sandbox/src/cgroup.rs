@@ -12,7 +12,7 @@
 //! group, or the nearest one above it, that can be written and passes controllers on.
 //!
 //! The names say whose they are: what a program that was killed has left is removed by the next one that makes a box there.
-//! Sources: `Documentation/admin-guide/cgroup-v2.rst` of the kernel, proc_pid_mountinfo(5), cgroups(7).
+//! Sources: `Documentation/admin-guide/cgroup-v2.rst` of the kernel, `proc_pid_mountinfo(5)`, `cgroups(7)`.
 
 use crate::wire::Fault;
 use rustix::fs::{CWD, Mode, OFlags};

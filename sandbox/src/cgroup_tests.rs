@@ -131,7 +131,9 @@ fn a_group_is_set_up_and_read() {
         "commands/cgroup.kill",
         "apart/cgroup.procs",
     ];
-    files.iter().for_each(|name| file(name, ""));
+    for name in files {
+        file(name, "");
+    }
     file("commands/memory.events", "low 0\noom 1\noom_kill 4\n");
     file("commands/pids.events", "max 7\n");
     file("commands/pids.current", "12\n");

@@ -6,7 +6,7 @@
 //!
 //! Not seen by either: what the kernel holds for a process (page tables, pipes, socket buffers), and a memory file on its
 //! way through a socket or of a process that made itself unreadable. The machine's reserve is for those.
-//! Sources: proc_pid_statm(5), proc_pid_status(5), proc_meminfo(5), proc_sysvipc(5).
+//! Sources: `proc_pid_statm(5)`, `proc_pid_status(5)`, `proc_meminfo(5)`, `proc_sysvipc(5)`.
 
 use crate::cgroup::keyed;
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags};

@@ -83,7 +83,7 @@ fn more_limits(limits: &Limits) -> String {
         sizes.into_iter().filter_map(|(size, of)| Some(format!("{} of {of}", Bytes(size?)))).collect();
     words.extend(limits.processes.map(|most| text::count(most.into(), "process", "processes")));
     words.extend(limits.cpu_weight.map(|weight| format!("weight {weight} of the processor")));
-    words.into_iter().map(|word| format!(", {word}")).collect()
+    words.iter().flat_map(|word| [", ", word]).collect()
 }
 
 fn bounds(sandbox: &BoxPreview) -> String {
