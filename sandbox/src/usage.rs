@@ -22,12 +22,12 @@ struct Nameless {
 }
 
 /// What nameless files hold, by where: on the file systems asked about, and elsewhere, which is memory.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
     pub(crate) on_disk: u64,
     pub(crate) in_memory: u64,
-    /// Files of some process could not be looked at.
-    pub(crate) unseen: bool,
+    /// Processes whose files could not be looked at.
+    pub(crate) unseen: Vec<u32>,
 }
 
 /// A file system, by its device.
@@ -105,8 +105,10 @@ pub(crate) fn nameless(processes: &[u32], disks: &[Device], counted: &[Device]) 
     for pid in processes {
         let folder = format!("/proc/{pid}/fd");
         let Ok(files) = std::fs::read_dir(&folder) else {
-            // One that has ended is no riddle.
-            held.unseen |= Path::new(&folder).exists();
+            // One that has ended, or is dead and not collected, has no files.
+            if std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| !is_dead(&stat)) {
+                held.unseen.push(*pid);
+            }
             continue;
         };
         for file in files.filter_map(Result::ok) {
@@ -131,6 +133,12 @@ pub(crate) fn nameless(processes: &[u32], disks: &[Device], counted: &[Device]) 
         }
     }
     held
+}
+
+/// Whether the process this `stat` is of has ended. Its state follows the name, which may itself hold `)`.
+fn is_dead(stat: &[u8]) -> bool {
+    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 2));
+    matches!(state, Some(b'Z' | b'X' | b'x'))
 }
 
 /// The machine's memory, in bytes.
@@ -198,6 +206,11 @@ mod tests {
     }
 
     #[test]
+    fn a_name_cannot_pass_for_a_state() {
+        assert!(is_dead(b"7 (x) Z 1 7 7") && !is_dead(b"7 (x) Z 1) S 1 7 7") && !is_dead(b""));
+    }
+
+    #[test]
     fn own_use_is_seen() {
         let own = [std::process::id()];
         let ballast = vec![1_u8; 64 << 20];
@@ -209,6 +222,6 @@ mod tests {
         let memory = rustix::fs::memfd_create(c"nameless", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&memory, &vec![1_u8; 1 << 20]).unwrap();
         let held = nameless(&own, &[], &[]);
-        assert!(held.in_memory >= 1 << 20 && !held.unseen, "{held:?}");
+        assert!(held.in_memory >= 1 << 20 && held.unseen.is_empty(), "{held:?}");
     }
 }

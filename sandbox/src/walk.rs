@@ -1,17 +1,21 @@
 //! How much space folders take, measured a slice at a time, for init has other things to do.
 //!
-//! Counts blocks that are allocated, not sizes. A file with several names counts its share at each, so that all of them
-//! together count it once, without a list of what has been seen. No link is followed, and what is mounted in a folder is
+//! Counts blocks that are allocated, not sizes, and each file once: it may have several names, and may get another or move
+//! while the walk goes on. No link is followed, and what is mounted in a folder is
 //! not of it, which the number of the mount tells even where it is the same file system.
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// How deep it goes, with a file open at each level. What lies deeper is not seen, and that is told.
 const DEEPEST: usize = 200;
+/// How many files are remembered. One beyond counts its share at each of its names, which is right as long as it gets no
+/// other meanwhile.
+const MOST_SEEN: usize = 1 << 20;
 /// How many entries are looked at between two looks at the clock.
 const STRIDE: u32 = 64;
 
@@ -30,6 +34,8 @@ pub(crate) struct Walk {
     roots: Vec<PathBuf>,
     open: Vec<Dir>,
     mount: u64,
+    /// Files that have been counted, by device and number.
+    seen: HashSet<(u32, u32, u64)>,
     measured: Measured,
 }
 
@@ -37,7 +43,7 @@ const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::MNT_ID);
 
 impl Walk {
     pub(crate) fn new(roots: Vec<PathBuf>) -> Self {
-        Self { roots, open: Vec::new(), mount: 0, measured: Measured::default() }
+        Self { roots, open: Vec::new(), mount: 0, seen: HashSet::new(), measured: Measured::default() }
     }
 
     /// Goes on until that time; the sum, when all has been seen.
@@ -137,9 +143,16 @@ impl Walk {
     }
 
     fn count(&mut self, found: &Statx) {
-        let blocks = found.stx_blocks.saturating_mul(512);
-        let names = if is_folder(found) { 1 } else { u64::from(found.stx_nlink).max(1) };
-        self.measured.bytes = self.measured.bytes.saturating_add(blocks / names);
+        let mut bytes = found.stx_blocks.saturating_mul(512);
+        if !is_folder(found) {
+            let file = (found.stx_dev_major, found.stx_dev_minor, found.stx_ino);
+            if self.seen.len() >= MOST_SEEN && !self.seen.contains(&file) {
+                bytes /= u64::from(found.stx_nlink.max(1));
+            } else if !self.seen.insert(file) {
+                return;
+            }
+        }
+        self.measured.bytes = self.measured.bytes.saturating_add(bytes);
     }
 }
 

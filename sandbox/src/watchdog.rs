@@ -1,14 +1,14 @@
 //! Init's watch over what its box uses, while a command runs.
 //!
 //! Each look is cheap: a few small files of `/proc` and the free space of the file systems. Processes are gone through only
-//! where a limit asks for it, folders are walked only when a file system has filled up so far that the limit could have been
-//! reached, or half a minute has passed. The time between looks grows with what a look costs.
+//! where a limit asks for it, folders are walked when a file system has filled up so far that the limit could have been
+//! reached, and else in a fiftieth of the time at most. The time between looks grows with what a look costs.
 
 use crate::bounds::{DEFAULT_PROCESSES, Watch};
 use crate::cgroup::Group;
 use crate::limit::{LimitHit, Limited};
 use crate::plan::Enforcement;
-use crate::usage::{self, Device, Machine};
+use crate::usage::{self, Device, Held, Machine};
 use crate::walk::{Measured, Walk};
 use crate::wire::Status;
 use nix::libc;
@@ -25,8 +25,14 @@ const NEAR: Duration = Duration::from_millis(20);
 const REST: u32 = 30;
 /// How long a walk goes on at a time.
 const SLICE: Duration = Duration::from_millis(5);
-/// Folders are walked again after this time in any case.
-const AGAIN: Duration = Duration::from_secs(30);
+/// Folders are walked again after this many times what it took, whatever the file systems say: what this box writes may be
+/// hidden by what another removes.
+const AGAIN: u32 = 50;
+/// But not sooner, and not later, than this.
+const SOONEST: Duration = Duration::from_secs(1);
+const LATEST: Duration = Duration::from_secs(60);
+/// Folders that take no longer than this are always walked when a command has ended.
+const QUICK: Duration = Duration::from_millis(250);
 /// How long the last walk, when a command has ended, may take.
 const LAST: Duration = Duration::from_secs(10);
 
@@ -48,7 +54,7 @@ struct Disk {
 
 impl Disk {
     fn look(&mut self) {
-        // Left as it is where it cannot be told: the walk in half a minute does not depend on it.
+        // Left as it is where it cannot be told: the next walk does not depend on it.
         if let Ok((_, used, free)) = usage::space(&self.path) {
             (self.now, self.free) = (used, free);
         }
@@ -92,8 +98,9 @@ fn judge_memory(machine: &Machine, used: u64, most: Option<u64>) -> Option<Limit
 struct Space {
     disks: Vec<Disk>,
     walk: Option<Walk>,
-    begun: Option<Instant>,
-    /// The last sum, and when it was there and how long it took.
+    /// What the walk under way has taken so far.
+    spent: Duration,
+    /// The last sum, and when it was there and what it took.
     held: Option<Measured>,
     first: Option<u64>,
     ended: Option<Instant>,
@@ -115,6 +122,9 @@ pub(crate) struct Watchdog<'a> {
     group_kills_at_first: u64,
     refusals_at_first: u64,
     used: u64,
+    /// Processes that let nobody see their files, when that was last asked. One that has just been started does so for a
+    /// moment; one that is among them again hides them.
+    unseen: Vec<u32>,
     filling: bool,
     /// The most processes seen in one look.
     crowd: u64,
@@ -142,6 +152,7 @@ impl<'a> Watchdog<'a> {
             group_kills_at_first: group_kills(group),
             refusals_at_first: refusals(group),
             used: 0,
+            unseen: Vec::new(),
             filling: false,
             crowd: 0,
             crowded: false,
@@ -217,7 +228,7 @@ impl<'a> Watchdog<'a> {
     }
 
     /// The memory of the box, in bytes; more exactly the more there may be.
-    fn memory(&self, machine: &Machine) -> u64 {
+    fn memory(&mut self, machine: &Machine) -> u64 {
         if let Some(used) = self.group.and_then(|group| group.number("memory.current")) {
             return used;
         }
@@ -232,13 +243,21 @@ impl<'a> Watchdog<'a> {
             return quick;
         }
         let scratch: Vec<Device> = self.scratch.iter().filter_map(|path| Some(usage::space(path).ok()?.0)).collect();
-        let disks: Vec<Device> = self.space.disks.iter().map(|disk| disk.device).collect();
-        let held = usage::nameless(&processes, &disks, &scratch);
+        let (held, hides) = self.nameless(&processes, &scratch);
         let (private, mapped) = usage::resident(&processes);
         // What several have mapped is counted for each of them, but there is no more of it than the machine has come to hold.
         // A process that lets nobody see its files is taken to have all of that.
         let seen = files + mapped + held.in_memory + usage::segments();
-        private + files.max(if held.unseen { grown } else { grown.min(seen) })
+        private + files.max(if hides { grown } else { grown.min(seen) })
+    }
+
+    /// What files without a name hold, and whether some process hides its files.
+    fn nameless(&mut self, processes: &[u32], counted: &[Device]) -> (Held, bool) {
+        let disks: Vec<Device> = self.space.disks.iter().map(|disk| disk.device).collect();
+        let held = usage::nameless(processes, &disks, counted);
+        let hides = held.unseen.iter().any(|pid| self.unseen.contains(pid));
+        self.unseen.clone_from(&held.unseen);
+        (held, hides)
     }
 
     fn look_at_processes(&mut self) -> Option<LimitHit> {
@@ -268,18 +287,16 @@ impl<'a> Watchdog<'a> {
         let now = Instant::now();
         self.space.disks.iter_mut().for_each(Disk::look);
         if self.space.walk.is_none() && self.is_walk_due(now) {
-            self.space.begin(now, self.watch);
+            self.space.begin(self.watch);
         }
-        let walk = self.space.walk.as_mut()?;
-        let measured = walk.go_on(now + SLICE)?;
-        self.space.end(measured);
+        self.space.go_on(SLICE)?;
         self.judge_space()
     }
 
     fn is_walk_due(&self, now: Instant) -> bool {
         let space = &self.space;
         let rested = space.ended.is_none_or(|ended| now >= ended + space.took);
-        let forced = space.ended.is_none_or(|ended| now >= ended + AGAIN);
+        let forced = space.ended.is_none_or(|ended| now >= ended + (space.took * AGAIN).clamp(SOONEST, LATEST));
         match self.watch.disk {
             Some(most) => forced || (rested && space.could_be() >= most) || (rested && space.is_scarce()),
             None => rested && space.is_scarce(),
@@ -287,9 +304,9 @@ impl<'a> Watchdog<'a> {
     }
 
     /// What the last walk says.
-    fn judge_space(&self) -> Option<LimitHit> {
-        let space = &self.space;
+    fn judge_space(&mut self) -> Option<LimitHit> {
         let used = self.held_on_disk();
+        let space = &self.space;
         if let Some(most) = self.watch.disk.filter(|most| used > *most) {
             return Some(LimitHit { what: Limited::Disk, limit: most, used, of_machine: false });
         }
@@ -298,13 +315,12 @@ impl<'a> Watchdog<'a> {
 
     /// What was measured, with the files that have no name. Where something could not be seen, everything that the file
     /// systems have gained counts as the box's: one that hides files must not gain by it.
-    fn held_on_disk(&self) -> u64 {
+    fn held_on_disk(&mut self) -> u64 {
+        let (held, hides) = self.nameless(&usage::processes().unwrap_or_default(), &[]);
         let space = &self.space;
         let measured = space.held.unwrap_or_default();
-        let disks: Vec<Device> = space.disks.iter().map(|disk| disk.device).collect();
-        let held = usage::nameless(&usage::processes().unwrap_or_default(), &disks, &[]);
         let used = measured.bytes + held.on_disk;
-        if measured.unseen || held.unseen {
+        if measured.unseen || hides {
             let gained: u64 = space.disks.iter().map(Disk::gained).sum();
             return used.max(space.first.unwrap_or(0) + gained);
         }
@@ -342,13 +358,11 @@ impl<'a> Watchdog<'a> {
     pub(crate) fn judge_what_is_left(&mut self) -> Option<LimitHit> {
         let most = self.watch.disk?;
         self.space.disks.iter_mut().for_each(Disk::look);
-        if self.space.could_be() < most {
+        if self.space.could_be() < most && self.space.took > QUICK {
             return None;
         }
-        let now = Instant::now();
-        self.space.begin(now, self.watch);
-        let measured = self.space.walk.as_mut()?.go_on(now + LAST)?;
-        self.space.end(measured);
+        self.space.begin(self.watch);
+        self.space.go_on(LAST)?;
         self.judge_space()
     }
 }
@@ -365,20 +379,26 @@ impl Space {
         self.disks.first().is_some_and(Disk::is_scarce)
     }
 
-    fn begin(&mut self, now: Instant, watch: &Watch) {
+    fn begin(&mut self, watch: &Watch) {
         for disk in &mut self.disks {
             disk.at_walk = disk.now;
         }
-        self.begun = Some(now);
+        self.spent = Duration::ZERO;
         self.walk = Some(Walk::new(watch.writable.iter().map(PathBuf::from).collect()));
     }
 
-    fn end(&mut self, measured: Measured) {
+    /// Goes on with the walk for so long; `None` while it is not done.
+    fn go_on(&mut self, time: Duration) -> Option<()> {
+        let begun = Instant::now();
+        let measured = self.walk.as_mut()?.go_on(begun + time);
+        self.spent += begun.elapsed();
+        let measured = measured?;
         self.walk = None;
         self.held = Some(measured);
         self.first.get_or_insert(measured.bytes);
         self.ended = Some(Instant::now());
-        self.took = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
+        self.took = self.spent;
+        Some(())
     }
 }
 
