@@ -10,6 +10,7 @@
 
 use crate::cgroup::keyed;
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags};
+use rustix::io::Errno;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
@@ -112,9 +113,14 @@ pub(crate) fn nameless(processes: &[u32], disks: &[Device], counted: &[Device]) 
             continue;
         };
         for file in files.filter_map(Result::ok) {
-            let wanted = StatxFlags::BASIC_STATS;
-            let Ok(found) = rustix::fs::statx(CWD, file.path(), AtFlags::empty(), wanted) else {
-                continue;
+            let found = match rustix::fs::statx(CWD, file.path(), AtFlags::empty(), StatxFlags::BASIC_STATS) {
+                Ok(found) => found,
+                // Root may list them all the same.
+                Err(Errno::ACCESS | Errno::PERM) => {
+                    held.unseen.push(*pid);
+                    break;
+                }
+                Err(_) => continue,
             };
             let device = (found.stx_dev_major, found.stx_dev_minor);
             let regular = FileType::from_raw_mode(u32::from(found.stx_mode)) == FileType::RegularFile;

@@ -146,6 +146,8 @@ impl fmt::Display for LimitMet {
         let (limit, used) = (Bytes(self.limit), Bytes(self.used));
         match (self.what, self.of_machine) {
             (Limited::Memory, false) => write!(f, "memory limit {limit} reached"),
+            // Killed by the kernel before it was looked at.
+            (Limited::Memory, true) if self.used == 0 => f.write_str("the machine ran out of memory"),
             (Limited::Memory, true) => {
                 write!(f, "the machine has only {limit} of memory left, and this agent uses {used}")
             }
@@ -272,6 +274,7 @@ mod tests {
             met(Limited::Memory, 300 << 20, 9 << 30, true),
             "the machine has only 300 MiB of memory left, and this agent uses 9 GiB"
         );
+        assert_eq!(met(Limited::Memory, 300 << 20, 0, true), "the machine ran out of memory");
         assert_eq!(met(Limited::Processes, 512, 700, false), "process limit 512 reached");
         assert_eq!(met(Limited::Disk, 5 << 30, 6 << 30, false), "disk limit 5 GiB reached");
         assert_eq!(

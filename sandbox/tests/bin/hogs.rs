@@ -16,6 +16,11 @@ pub(crate) fn hog(what: &[&str]) -> Outcome {
         // Takes memory a MiB at a time; then says so, and stays until its input ends.
         ["memory", mib] => memory(mib),
         ["memory-file", mib] => memory_file(mib),
+        // The same of one that lets nobody look at its files.
+        ["hidden-memory-file", mib] => {
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+            memory_file(mib)
+        }
         ["family", count, mib] => family(count, mib),
         ["fill", path, mib] => fill(OpenOptions::new().create(true).append(true).open(path)?, mib),
         ["fill-nameless", path, mib] => {
