@@ -1,7 +1,12 @@
 //! What this machine can do, as plain data, and what stands in the way in words a user can act on.
 
+use crate::bounds::{self, Means};
+use crate::cgroup::ControlGroups;
 use crate::fence;
+use crate::policy::Limits;
+use crate::refusal::{Layer, Refusal};
 use crate::step::Step;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A kernel version.
@@ -16,6 +21,12 @@ pub struct Kernel {
 impl Kernel {
     /// The oldest that can make a whole tree read-only in one call.
     pub const OLDEST: Self = Self { major: 5, minor: 12 };
+
+    /// The oldest that counts a user's processes in each user namespace apart.
+    pub(crate) const COUNTS_BY_NAMESPACE: Self = Self { major: 5, minor: 14 };
+
+    /// The oldest where `kernel.pid_max` is each pid namespace's own. Before, writing it in a box changes the host's.
+    pub(crate) const NUMBERS_BY_NAMESPACE: Self = Self { major: 6, minor: 14 };
 
     /// Reads a release string such as `6.18.44-generic`; what cannot be read counts as 0.
     pub fn parse(release: &str) -> Self {
@@ -45,11 +56,17 @@ pub struct Host {
     pub seccomp: bool,
     /// What keeps an empty box from starting, if anything does.
     pub obstacle: Option<Obstacle>,
+    /// Where control groups can be made for boxes, if anywhere.
+    pub control_groups: Option<ControlGroups>,
+    /// Whether each pid namespace has a bound of its own for the numbers of its processes.
+    pub process_numbers: bool,
 }
 
 /// Something that boxes do without on this machine, because the rest holds without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortcoming {
+    /// What it is about: `landlock` or `limits`.
+    pub of: &'static str,
     /// What is lost, in one line.
     pub cause: String,
     /// What to do about it, in one line.
@@ -59,7 +76,21 @@ pub struct Shortcoming {
 impl Host {
     /// What boxes do without here: worth a warning, no reason to refuse.
     pub fn shortcomings(&self) -> Vec<Shortcoming> {
-        let of = |cause: String, fix: &str| vec![Shortcoming { cause, fix: fix.to_owned() }];
+        self.landlock_shortcomings().into_iter().chain(bounds::shortcomings(self)).collect()
+    }
+
+    /// Why a box with these limits cannot be made here, if it cannot. `may_lack` as in [`crate::Policy`].
+    pub fn check_limits(&self, limits: &Limits, may_lack: &BTreeSet<Layer>) -> Result<(), Refusal> {
+        bounds::check(limits, may_lack, self)
+    }
+
+    /// How each limit of a policy is enforced here, or why it cannot be.
+    pub fn means(&self) -> Vec<Means> {
+        bounds::means(self)
+    }
+
+    fn landlock_shortcomings(&self) -> Vec<Shortcoming> {
+        let of = |cause: String, fix: &str| vec![Shortcoming { of: "landlock", cause, fix: fix.to_owned() }];
         match self.landlock {
             None => of(
                 "Landlock is not in use: what a box may write is bounded by its mounts alone".to_owned(),

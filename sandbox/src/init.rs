@@ -8,6 +8,7 @@
 //! hang-up and exits, and the kernel kills what is left in the namespace.
 
 use crate::canary;
+use crate::cgroup::Group;
 use crate::guard::Guards;
 use crate::mounts::Mounts;
 use crate::plan::Enforcement;
@@ -65,10 +66,10 @@ fn outer() -> i32 {
     // For what is made before the box has its own `/`; modes that matter are given where a thing is made.
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
     let order = wire::receive::<Order>(control.as_fd(), RecvFlags::empty(), true);
-    let Ok(Some((Order::Start(enforcement), _))) = order else {
+    let Ok(Some((Order::Start(enforcement), files))) = order else {
         return 1;
     };
-    let init = separate(&enforcement, control.as_fd());
+    let init = separate(&enforcement, Group::of(files).as_ref(), control.as_fd());
     // Only init's copy may keep the parent waiting: when init ends, the parent must see the hang-up.
     drop(control);
     match init {
@@ -89,22 +90,28 @@ fn report_fault(control: BorrowedFd<'_>, step: usize, fault: Fault) {
 }
 
 /// Carries out the outer steps and forks init; the parent has been told of what failed.
-fn separate(enforcement: &Enforcement, control: BorrowedFd<'_>) -> Result<Pid, ()> {
+fn separate(enforcement: &Enforcement, group: Option<&Group>, control: BorrowedFd<'_>) -> Result<Pid, ()> {
     let mut last = 0;
     for (index, step) in enforcement.steps().iter().enumerate() {
         last = index;
         match step.stage() {
             Stage::Outer => {
-                outer_step(step).map_err(|fault| report_fault(control, index, fault))?;
+                outer_step(step, group).map_err(|fault| report_fault(control, index, fault))?;
             }
             Stage::Init | Stage::Command => {}
         }
     }
-    fork_init(enforcement, control).map_err(|fault| report_fault(control, last, fault))
+    if let (Some(group), Some((index, ..))) = (group, enforcement.control_group()) {
+        // Only now: the group that a process is in when it makes the namespace is the root of what commands see.
+        group.step_aside().map_err(|errno| report_fault(control, index, errno.into()))?;
+    }
+    fork_init(enforcement, group, control).map_err(|fault| report_fault(control, last, fault))
 }
 
-fn outer_step(step: &Step) -> Result<(), Fault> {
+fn outer_step(step: &Step, group: Option<&Group>) -> Result<(), Fault> {
     match step {
+        Step::KillFirst { score } => kill_first(*score),
+        Step::ControlGroup { .. } => Ok(group.ok_or(Errno::BADF)?.enter()?),
         Step::Unshare { network } => unshare(*network),
         Step::Map { user, group } => map(*user, *group),
         other => Err(misplaced(other)),
@@ -113,6 +120,27 @@ fn outer_step(step: &Step) -> Result<(), Fault> {
 
 fn misplaced(_step: &Step) -> Fault {
     Fault::from(Errno::INVAL)
+}
+
+/// Raises the score, unless it is as high already. Everything in the box inherits it.
+fn kill_first(score: u32) -> Result<(), Fault> {
+    let path = "/proc/self/oom_score_adj";
+    let raise = || {
+        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+        let mut text = [0; 16];
+        let length = rustix::io::read(&file, &mut text)?;
+        let now =
+            text.get(..length).and_then(|text| std::str::from_utf8(text).ok()).and_then(|now| now.trim().parse().ok());
+        if now.is_some_and(|now: i64| now >= i64::from(score)) {
+            return Ok(());
+        }
+        rustix::io::pwrite(&file, score.to_string().as_bytes(), 0).map(drop)
+    };
+    match raise() {
+        // A program that its user may run but not read does not own its files in `/proc`.
+        Err(Errno::ACCESS) => Ok(()),
+        other => other.map_err(|errno| Fault::from(errno).at(path)),
+    }
 }
 
 fn unshare(network: bool) -> Result<(), Fault> {
@@ -149,7 +177,7 @@ fn map(user: Identity, group: Identity) -> Result<(), Fault> {
 }
 
 /// Forks init and tells the parent of it. Init goes on only once it would die with this process.
-fn fork_init(enforcement: &Enforcement, control: BorrowedFd<'_>) -> Result<Pid, Fault> {
+fn fork_init(enforcement: &Enforcement, group: Option<&Group>, control: BorrowedFd<'_>) -> Result<Pid, Fault> {
     let (armed_read, armed_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (go_read, go_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match sys::fork_single()? {
@@ -164,7 +192,7 @@ fn fork_init(enforcement: &Enforcement, control: BorrowedFd<'_>) -> Result<Pid, 
                 sys::exit_now(1);
             }
             drop(go_read);
-            sys::exit_now(init(enforcement, control))
+            sys::exit_now(init(enforcement, group, control))
         }
         ForkResult::Parent { child } => {
             drop((armed_write, go_read));
@@ -193,7 +221,7 @@ fn wait_for(init: Pid) -> i32 {
     }
 }
 
-fn init(enforcement: &Enforcement, control: BorrowedFd<'_>) -> i32 {
+fn init(enforcement: &Enforcement, group: Option<&Group>, control: BorrowedFd<'_>) -> i32 {
     let mut build = Build { mounts: Mounts::default(), listeners: Vec::new(), control };
     for (index, step) in enforcement.steps().iter().enumerate() {
         if step.stage() != Stage::Init {
@@ -216,7 +244,7 @@ fn init(enforcement: &Enforcement, control: BorrowedFd<'_>) -> i32 {
         return 1;
     }
     drop(build);
-    match serve::serve(enforcement, &guards, control) {
+    match serve::serve(enforcement, &guards, group, control) {
         Ok(()) => 0,
         Err(_) => 1,
     }
@@ -230,6 +258,7 @@ impl Build<'_> {
             Step::Root => self.mounts.enter_root(),
             Step::Devices { size } => self.mounts.devices(*size),
             Step::Processes => self.mounts.processes(),
+            Step::ProcessNumbers { below } => self.mounts.process_numbers(*below),
             Step::ForbidNesting => self.mounts.forbid_nesting(),
             Step::ProtectProcesses => self.mounts.protect_processes(),
             Step::Scratch { target, mode, size } => self.mounts.scratch(target, *mode, *size),
@@ -247,7 +276,11 @@ impl Build<'_> {
             Step::DropCapabilities => drop_capabilities(),
             Step::NoNewPrivileges => Ok(rustix::thread::set_no_new_privs(true)?),
             Step::Undumpable => Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?),
-            Step::Unshare { .. } | Step::Map { .. } | Step::Limit { .. } => Err(misplaced(step)),
+            Step::KillFirst { .. }
+            | Step::ControlGroup { .. }
+            | Step::Unshare { .. }
+            | Step::Map { .. }
+            | Step::Limit { .. } => Err(misplaced(step)),
         }
     }
 }

@@ -71,7 +71,23 @@
 //! # What does not
 //!
 //! Reading what is not hidden, with the supplementary groups too, which an ordinary user cannot drop; kernel bugs in calls that
-//! programs need; sockets in places that are not hidden; use of memory and processor.
+//! programs need; sockets in places that are not hidden; use of the processor, beyond a share of it.
+//!
+//! # Limits
+//!
+//! [`Limits`] are enforced by a control group where one can be made, else by what the kernel has for each box, else by init,
+//! which watches what the box uses while a command runs; [`Host::means`] tells which. One that was asked for and cannot be had
+//! is a [`Refusal`], unless [`Policy::may_lack`] names [`Layer::Limits`]. A box that meets one is emptied at once, and
+//! [`Exit::limit`] says what there was too much of.
+//!
+//! Without being asked: at most 4096 processes, where they can be bounded; the kernel takes commands before other programs
+//! when memory runs out; and a box that has more than a quarter of the machine's memory, or has filled more than 1 GiB of the
+//! disk, is ended when the machine has next to nothing left.
+//!
+//! A watch sees what has happened, a tenth of a second later: memory and disk space go over by what can be taken in that time.
+//! It does not see memory that the kernel holds for a process (page tables, pipes, sockets), a memory file on its way through
+//! a socket, nor, where namespaces may be nested, what is mounted in one. A control group sees all of these. Neither sees disk
+//! space of a removed file that is only mapped. One that is over for less than a tenth of a second may not be seen.
 //!
 //! Programs that need a denied call do not work: debuggers and `strace` (and the leak check of sanitizers, which traces),
 //! `perf`, `io_uring` without a fallback, and 32-bit programs, which die by SIGSYS. A file that a command is given as a stream
@@ -107,7 +123,9 @@ compile_error!(
      run it in a Linux virtual machine there"
 );
 
+mod bounds;
 mod canary;
+mod cgroup;
 mod check;
 mod command;
 mod error;
@@ -130,8 +148,13 @@ mod sandbox;
 mod serve;
 mod step;
 mod sys;
+mod usage;
+mod walk;
+mod watchdog;
 mod wire;
 
+pub use bounds::{Means, Watch};
+pub use cgroup::ControlGroups;
 pub use command::{Child, Command, Exit, Stdio};
 pub use error::{BoxError, SpawnError, StartError};
 pub use guard::Guard;

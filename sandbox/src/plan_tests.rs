@@ -2,10 +2,18 @@ use super::*;
 use crate::host::Obstacle;
 use crate::policy::{Expose, Limits, PrivateDir};
 
-const ROOT: Host =
-    Host { uid: 0, gid: 0, kernel: Kernel { major: 6, minor: 18 }, landlock: Some(7), seccomp: true, obstacle: None };
+const ROOT: Host = Host {
+    uid: 0,
+    gid: 0,
+    kernel: Kernel { major: 6, minor: 18 },
+    landlock: Some(7),
+    seccomp: true,
+    obstacle: None,
+    control_groups: None,
+    process_numbers: true,
+};
 const USER: Host =
-    Host { uid: 501, gid: 20, kernel: Kernel { major: 5, minor: 12 }, landlock: None, seccomp: true, obstacle: None };
+    Host { uid: 501, gid: 20, kernel: Kernel { major: 5, minor: 12 }, landlock: None, process_numbers: false, ..ROOT };
 
 /// The shape that an agent's box has: everything below one home.
 fn agent() -> Policy {
@@ -30,6 +38,7 @@ fn refusal(policy: &Policy) -> String {
 #[test]
 fn the_plan_of_an_agent() {
     let expected = "\
+kill first, score 500
 unshare user mount pid ipc uts cgroup net
 map user 1000=0, group 1000=0, setgroups deny
 mounts private
@@ -43,6 +52,7 @@ clone #6 /h/u/state/a/.git ro
 root read-only, nosuid, nodev
 devices, /dev/shm of 268435456
 proc nosuid, nodev, noexec
+process numbers below 4396
 forbid user namespaces
 proc parts read-only
 scratch /run mode 755 of 268435456
@@ -67,6 +77,8 @@ init unreadable
 limit core 0
 landlock 7, scopes, write only /dev /h/u /proc /run /tmp /var/tmp
 seccomp
+watch processes 4096
+watch the machine's memory and disk
 ";
     assert_eq!(text(&agent(), &ROOT), expected);
 }

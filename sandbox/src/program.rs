@@ -1,5 +1,6 @@
 //! Starting one command, in init: fork, make the child ordinary, exec.
 
+use crate::cgroup::Group;
 use crate::guard::Guards;
 use crate::plan::Enforcement;
 use crate::step::{Resource, Step};
@@ -21,6 +22,7 @@ pub(crate) struct Program<'a> {
     pub(crate) cwd: OsString,
     pub(crate) enforcement: &'a Enforcement,
     pub(crate) guards: &'a Guards,
+    pub(crate) group: Option<&'a Group>,
 }
 
 type Failure = (ChildStage, i32);
@@ -149,6 +151,8 @@ fn run(
 }
 
 fn prepare(program: &Program<'_>, streams: [OwnedFd; 3]) -> Result<(), Failure> {
+    // First, so that everything it uses is counted.
+    program.group.map_or(Ok(()), Group::enter).map_err(setup)?;
     // A session of its own: no terminal to put input into, and no group that the parent's terminal signals.
     nix::unistd::setsid().map_err(setup)?;
     let [stdin, stdout, stderr] = streams;
@@ -178,6 +182,7 @@ fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
         Resource::Core => Kind::RLIMIT_CORE,
         Resource::FileSize => Kind::RLIMIT_FSIZE,
         Resource::OpenFiles => Kind::RLIMIT_NOFILE,
+        Resource::Processes => Kind::RLIMIT_NPROC,
     };
     let (_, hard) = getrlimit(kind)?;
     let value = value.min(hard);

@@ -4,6 +4,7 @@
 //! whose end says that nothing of the box is left. All methods take `&self`, so a box may be frozen or killed while
 //! another task waits for its command.
 
+use crate::cgroup::Leaf;
 use crate::command::{self, Child, Command, Exit};
 use crate::error::{BoxError, SpawnError, StartError};
 use crate::launch::{self, Control, Launcher};
@@ -66,11 +67,12 @@ fn lock(shared: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
 impl Sandbox {
     /// Starts a box. When this returns an error, nothing of it is left.
     pub async fn start(enforcement: &Enforcement, launcher: &Launcher) -> Result<Self, StartError> {
+        let (leaf, files) = group(enforcement)?;
         let (mut outer, control) = launch::launch(launcher)?;
-        let born = tokio::time::timeout(READY, birth(enforcement, &control)).await;
+        let born = tokio::time::timeout(READY, birth(enforcement, &control, files)).await;
         let failure = match born {
             Ok(Ok(Some((init, listeners)))) => {
-                return Ok(Self::assemble(enforcement, control, outer, init, listeners));
+                return Ok(Self::assemble(enforcement, control, (outer, leaf), init, listeners));
             }
             Ok(Ok(None)) => None,
             Ok(Err(error)) => Some(error),
@@ -85,14 +87,14 @@ impl Sandbox {
     fn assemble(
         enforcement: &Enforcement,
         control: Control,
-        outer: tokio::process::Child,
+        (outer, leaf): (tokio::process::Child, Option<Leaf>),
         init: OwnedFd,
         listeners: Vec<OwnedFd>,
     ) -> Self {
         let control = Arc::new(control);
         let waiting = Shared::default();
         let (tell_end, ended) = watch::channel(false);
-        tokio::spawn(keep(outer, tell_end));
+        tokio::spawn(keep(outer, leaf, tell_end));
         let reader = tokio::spawn(read(Arc::clone(&control), Arc::clone(&waiting)));
         let paths = enforcement.listeners().map(Path::to_owned);
         let listeners = paths.zip(listeners.into_iter().map(StdListener::from)).collect();
@@ -227,12 +229,28 @@ impl Drop for Sandbox {
     }
 }
 
+/// Makes the control group of a box that is to have one, with the files to hand over.
+fn group(enforcement: &Enforcement) -> Result<(Option<Leaf>, Vec<OwnedFd>), StartError> {
+    let Some((index, parent, bounds)) = enforcement.control_group() else {
+        return Ok((None, Vec::new()));
+    };
+    let made = Leaf::make(parent, bounds);
+    let (leaf, files) =
+        made.map_err(|fault| step_error(enforcement, index, fault.path.map(Into::into), fault.errno))?;
+    Ok((Some(leaf), files))
+}
+
 /// Gives the order to start and follows it until the box is ready; `None` if it ended without a word.
-async fn birth(enforcement: &Enforcement, control: &Control) -> Result<Option<(OwnedFd, Vec<OwnedFd>)>, StartError> {
-    match control.send(&Order::Start(enforcement.clone()), &[]).await {
+async fn birth(
+    enforcement: &Enforcement,
+    control: &Control,
+    files: Vec<OwnedFd>,
+) -> Result<Option<(OwnedFd, Vec<OwnedFd>)>, StartError> {
+    match control.send(&Order::Start(enforcement.clone()), &files).await {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(None),
         other => other?,
     }
+    drop(files);
     let mut init = None;
     while let Some((report, mut files)) = control.receive().await? {
         match report {
@@ -284,9 +302,11 @@ async fn bury(outer: &mut tokio::process::Child) -> String {
 }
 
 /// Waits for the outer process, which outlives everything in the box.
-async fn keep(mut outer: tokio::process::Child, ended: watch::Sender<bool>) {
+async fn keep(mut outer: tokio::process::Child, leaf: Option<Leaf>, ended: watch::Sender<bool>) {
     // It has no other parent than us, so this fails only if it was collected already.
     drop(outer.wait().await);
+    // Empty now, unless the outer process was killed from outside. Then the next start removes it.
+    drop(leaf);
     ended.send_replace(true);
 }
 

@@ -4,10 +4,13 @@
 //! One thread, one loop. The kernel delivers to process 1 only signals it asks for, so nothing inside can disturb it.
 //! Processes are signalled here with `kill(-1)`, which reaches those of this pid namespace and no other.
 
+use crate::cgroup::Group;
 use crate::guard::Guards;
+use crate::limit::LimitHit;
 use crate::plan::Enforcement;
 use crate::program::{self, Program};
 use crate::sys;
+use crate::watchdog::Watchdog;
 use crate::wire::{self, Answer, Order, Report, Status};
 use nix::errno::Errno;
 use nix::libc;
@@ -42,18 +45,27 @@ struct Init<'a> {
     guards: &'a Guards,
     control: BorrowedFd<'a>,
     running: HashMap<Pid, Running>,
+    group: Option<&'a Group>,
+    watchdog: Watchdog<'a>,
 }
 
 /// Serves until the parent is gone.
-pub(crate) fn serve(enforcement: &Enforcement, guards: &Guards, control: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn serve(
+    enforcement: &Enforcement,
+    guards: &Guards,
+    group: Option<&Group>,
+    control: BorrowedFd<'_>,
+) -> io::Result<()> {
     let mut watched = SigSet::empty();
     watched.add(Signal::SIGCHLD);
     watched.thread_block()?;
     let ended = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let mut init = Init { enforcement, guards, control, running: HashMap::new() };
+    let watchdog = Watchdog::new(enforcement, group);
+    let mut init = Init { enforcement, guards, control, running: HashMap::new(), group, watchdog };
     loop {
         let mut fds = [PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
-        match rustix::event::poll(&mut fds, None) {
+        let wait = init.watchdog.wait().and_then(|wait| Timespec::try_from(wait).ok());
+        match rustix::event::poll(&mut fds, wait.as_ref()) {
             Err(rustix::io::Errno::INTR) => continue,
             other => other?,
         };
@@ -72,6 +84,7 @@ pub(crate) fn serve(enforcement: &Enforcement, guards: &Guards, control: Borrowe
                 Some((order, files)) => init.obey(order, files)?,
             }
         }
+        init.watch()?;
     }
 }
 
@@ -81,8 +94,9 @@ impl Init<'_> {
             Order::Start(_) => return Err(io::Error::from(io::ErrorKind::InvalidData)),
             Order::Spawn { id, argv, env, cwd, files: given, aside } => {
                 let cwd = if cwd.is_empty() { self.enforcement.workdir().as_os_str() } else { OsStr::new(&cwd) };
-                let program =
-                    Program { argv, env, cwd: cwd.to_owned(), enforcement: self.enforcement, guards: self.guards };
+                let cwd = cwd.to_owned();
+                let (enforcement, guards, group) = (self.enforcement, self.guards, self.group);
+                let program = Program { argv, env, cwd, enforcement, guards, group };
                 (id, self.spawn(id, &program, given, files, aside))
             }
             Order::Signal { id, signal } => (id, refused(sys::signal_box(signal), Answer::Done)),
@@ -109,7 +123,12 @@ impl Init<'_> {
         }
         match program::start(program, given, files) {
             Ok(pid) => {
+                if self.running.is_empty() {
+                    // What came of the command before is not this one's affair.
+                    self.watchdog.rest();
+                }
                 self.running.insert(pid, Running { id, aside });
+                self.watchdog.begin();
                 Answer::Done
             }
             Err((stage, errno)) => Answer::NotStarted { stage, errno },
@@ -131,14 +150,31 @@ impl Init<'_> {
             while let Some((pid, status)) = reap_one(WaitPidFlag::WNOHANG)? {
                 asides.extend(self.running.remove(&pid).map(|running| (running, status)));
             }
+            let mut limit = self.watchdog.judge_end(status);
             let leftovers = self.sweep(&mut asides)?;
-            self.tell(&Report::Exited { id: running.id, status, leftovers, limit: None })?;
-            self.tell_ends(asides, 0)?;
+            limit = limit.or_else(|| self.watchdog.judge_what_is_left());
+            self.tell(&Report::Exited { id: running.id, status, leftovers, limit })?;
+            self.tell_ends(asides, 0, None)?;
         }
         Ok(())
     }
 
+    /// Looks at what the box uses, and ends everything in it if that is too much.
+    fn watch(&mut self) -> io::Result<()> {
+        if self.running.is_empty() {
+            self.watchdog.rest();
+        }
+        match self.watchdog.look() {
+            Some(hit) => self.end_all(Some(hit)).map(drop),
+            None => Ok(()),
+        }
+    }
+
     fn kill_all(&mut self) -> io::Result<u32> {
+        self.end_all(None)
+    }
+
+    fn end_all(&mut self, limit: Option<LimitHit>) -> io::Result<u32> {
         let mut ends = Vec::new();
         while let Some((pid, status)) = reap_one(WaitPidFlag::WNOHANG)? {
             ends.extend(self.running.remove(&pid).map(|running| (running, status)));
@@ -146,7 +182,7 @@ impl Init<'_> {
         let already = count(ends.len());
         let killed = self.sweep(&mut ends)?;
         let commands = count(ends.len()).saturating_sub(already);
-        self.tell_ends(ends, killed.saturating_sub(commands))?;
+        self.tell_ends(ends, killed.saturating_sub(commands), limit)?;
         Ok(killed)
     }
 
@@ -155,6 +191,7 @@ impl Init<'_> {
     /// One signal would do, for a fork in progress fails while a signal is pending. Repeating costs nothing.
     fn sweep(&mut self, ends: &mut Vec<(Running, Status)>) -> io::Result<u32> {
         let mut killed = 0;
+        self.group.iter().for_each(|group| group.kill());
         loop {
             match sys::signal_box(libc::SIGKILL) {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
@@ -170,10 +207,10 @@ impl Init<'_> {
         }
     }
 
-    fn tell_ends(&self, ends: Vec<(Running, Status)>, leftovers: u32) -> io::Result<()> {
+    fn tell_ends(&self, ends: Vec<(Running, Status)>, leftovers: u32, limit: Option<LimitHit>) -> io::Result<()> {
         ends.into_iter().try_for_each(|(running, status)| {
             let leftovers = if running.aside { 0 } else { leftovers };
-            self.tell(&Report::Exited { id: running.id, status, leftovers, limit: None })
+            self.tell(&Report::Exited { id: running.id, status, leftovers, limit })
         })
     }
 

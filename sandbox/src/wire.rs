@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const INLINE: usize = 32 * 1024;
 /// The longest value at all: well above what the kernel takes as arguments and environment of one program.
 const LONGEST: u64 = 64 << 20;
-/// Files in one packet: three streams and a memory file, or listeners.
+/// Files in one packet: three streams, or those of a control group, and a memory file; or listeners.
 pub(crate) const MOST_FILES: usize = 16;
 
 const IN_PACKET: u8 = b'p';

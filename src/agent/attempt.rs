@@ -27,7 +27,7 @@ use crate::change::{self, Captured, Capturer, Snapshot};
 use crate::model::change::Actor;
 use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Subject, TurnStarted};
 use crate::model::plan::{AgentTask, Argv};
-use crate::model::{AttemptOutcome, CommitId, ProcessEnd, RefName, RepoPath, TurnId};
+use crate::model::{AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::{Record, RunDir};
 use crate::workspace::{Workspace, seen, working_box};
@@ -84,11 +84,20 @@ struct Stop {
     outcome: AttemptOutcome,
     reason: String,
     end: Option<ProcessEnd>,
+    limit: Option<LimitMet>,
 }
 
 impl Stop {
     fn new(outcome: AttemptOutcome, reason: impl Into<String>) -> Self {
-        Self { outcome, reason: reason.into(), end: None }
+        Self { outcome, reason: reason.into(), end: None, limit: None }
+    }
+}
+
+/// The limit that a command was ended for.
+fn limit_of(cut: Option<Cut>) -> Option<LimitMet> {
+    match cut {
+        Some(Cut::Limit(met)) => Some(met),
+        Some(Cut::TimedOut | Cut::Idle | Cut::OutputLimit | Cut::Stopped) | None => None,
     }
 }
 
@@ -224,7 +233,7 @@ impl<'a> Attempt<'a> {
             Ended { end, cut, .. } => {
                 let why = cut.map_or_else(|| end.to_string(), |cut| self.cut_text(cut, ended.leftovers));
                 let reason = format!("setup `{}` failed: {why}", shell_words::join(argv));
-                Ok(Err(Stop { outcome: AttemptOutcome::SetupFailed, reason, end: Some(end) }))
+                Ok(Err(Stop { outcome: AttemptOutcome::SetupFailed, reason, end: Some(end), limit: limit_of(cut) }))
             }
         }
     }
@@ -305,7 +314,7 @@ impl<'a> Attempt<'a> {
                     Some(cut) => self.cut_text(cut, ended.leftovers),
                     None => format!("`{}` ended with {}", shell_words::join(argv), ended.end),
                 };
-                Err(Stop { outcome, reason, end: Some(ended.end) })
+                Err(Stop { outcome, reason, end: Some(ended.end), limit: limit_of(ended.cut) })
             }
         })
     }
@@ -511,6 +520,7 @@ impl<'a> Attempt<'a> {
             Cut::TimedOut => format!("timed out after {:#}{killed}", limits.time),
             Cut::Idle => format!("silent for {:#}{killed}", limits.idle),
             Cut::OutputLimit => format!("wrote more than {} bytes of output{killed}", limits.output),
+            Cut::Limit(met) => format!("{met}{}", killed.replacen(", ", "; ", 1)),
             Cut::Stopped => format!("stopped{killed}"),
         }
     }
@@ -524,6 +534,7 @@ impl<'a> Attempt<'a> {
             outcome: stop.outcome,
             reason: stop.reason,
             end: stop.end.or(self.last_end),
+            limit: stop.limit,
             leftover_processes: self.leftovers,
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             snapshot: mergeable.as_ref().map(|snapshot| snapshot.commit.clone()),
@@ -565,6 +576,7 @@ fn stop_of_command(ended: &Ended) -> Option<AttemptOutcome> {
         (Some(Cut::TimedOut), _) => Some(AttemptOutcome::TimedOut),
         (Some(Cut::Idle), _) => Some(AttemptOutcome::Idle),
         (Some(Cut::OutputLimit), _) => Some(AttemptOutcome::OutputLimit),
+        (Some(Cut::Limit(_)), _) => Some(AttemptOutcome::Limit),
         (Some(Cut::Stopped), _) => Some(AttemptOutcome::Interrupted),
         (None, false) => Some(AttemptOutcome::Failed),
         (None, true) => None,

@@ -94,7 +94,7 @@ Examples:
   sandbox exec --name docs --owns 'docs/**' -- ./write-docs
   sandbox exec --name fix --time 10m --network host --env API_KEY -- my-agent 'mend the login'
   sandbox exec --name fix --verify 'make test' --land -- my-agent 'mend the login'")]
-    Exec(ExecArgs),
+    Exec(Box<ExecArgs>),
     /// Show how a run stands, one row for each agent
     #[command(after_help = "\
 Examples:
@@ -279,6 +279,15 @@ pub struct ExecArgs {
     /// How long it may take, such as `30m`
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub time: Option<SignedDuration>,
+    /// The most memory of its processes together, such as `4GiB`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// The most processes and threads it may have at once [default: 4096]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub processes: Option<u32>,
+    /// The most disk space of what it can write, such as `5GiB`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub disk: Option<u64>,
     /// Its network: `none` or `host`
     #[arg(long, value_name = "NETWORK", value_parser = network, default_value = "none")]
     pub network: Network,
@@ -567,6 +576,10 @@ fn time(text: &str) -> Result<SignedDuration, String> {
         Ok(_) => Err("it must be more than nothing".to_owned()),
         Err(_) => Err("write it as `90s`, `30m` or `2h 30m`".to_owned()),
     }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    crate::plan::parse_size(text).ok_or_else(|| "write it as `64MiB`, `5GB` or a number of bytes".to_owned())
 }
 
 fn variable(text: &str) -> Result<String, String> {

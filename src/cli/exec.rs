@@ -20,6 +20,8 @@ pub(super) fn exec(args: &ExecArgs, settings: &Settings, printer: &mut Printer) 
         single.sandbox.limits.time = time;
         single.sandbox.limits.idle = single.sandbox.limits.idle.min(time);
     }
+    let limits = &mut single.sandbox.limits;
+    (limits.memory, limits.processes, limits.disk) = (args.memory, args.processes, args.disk);
     if let Some(command) = &args.verify {
         single.verify = Some(verifier_for_exec(command.clone(), &single.sandbox));
     }

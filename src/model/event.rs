@@ -12,7 +12,7 @@ use super::card::{Answer, Card};
 use super::change::{GitChangeSet, GitCheckpoint, GitProgressState};
 use super::gate::GateBlock;
 use super::ids::{AgentName, CardId, CommitId, RefName, RunId, TreeId, TurnId};
-use super::outcome::{AttemptOutcome, ProcessEnd, Verdict, VerifyStatus};
+use super::outcome::{AttemptOutcome, LimitMet, ProcessEnd, Verdict, VerifyStatus};
 use super::path::RepoPath;
 use super::plan::Argv;
 
@@ -368,6 +368,9 @@ pub struct AttemptFinished {
     /// How the last command ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end: Option<ProcessEnd>,
+    /// The limit of its box that it was ended for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit: Option<LimitMet>,
     /// How many processes were still there at the end of its turns, and were killed.
     pub leftover_processes: u32,
     /// How long it took.

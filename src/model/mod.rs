@@ -19,5 +19,5 @@ pub mod run;
 
 pub use fault::Fault;
 pub use ids::{AgentName, CardId, CommitId, IdError, ObjectFormat, ObjectId, RefName, RunId, TreeId, TurnId};
-pub use outcome::{AttemptOutcome, ProcessEnd, Verdict, VerifyStatus};
+pub use outcome::{AttemptOutcome, Bytes, LimitMet, ProcessEnd, Verdict, VerifyStatus};
 pub use path::RepoPath;

@@ -162,6 +162,20 @@ pub struct Limits {
     pub file_size: Option<u64>,
 }
 
+impl Limits {
+    /// What the box itself is held to; time, silence and output are the supervisor's affair.
+    pub fn of_box(&self) -> sandbox::Limits {
+        sandbox::Limits {
+            memory: self.memory,
+            processes: self.processes,
+            cpu_weight: self.cpu_weight,
+            disk: self.disk,
+            file_size: self.file_size,
+            ..sandbox::Limits::default()
+        }
+    }
+}
+
 impl Default for Limits {
     /// What holds where a plan says nothing.
     fn default() -> Self {

@@ -154,6 +154,11 @@ struct SandboxKeys {
     time: Option<SignedDuration>,
     idle: Option<SignedDuration>,
     output: Option<u64>,
+    memory: Option<u64>,
+    processes: Option<u32>,
+    cpu_weight: Option<u32>,
+    disk: Option<u64>,
+    file_size: Option<u64>,
 }
 
 impl SandboxKeys {
@@ -166,6 +171,13 @@ impl SandboxKeys {
             time: reader.take(&limits, "time", value::duration),
             idle: reader.take(&limits, "idle", value::duration),
             output: reader.take(&limits, "output", value::size),
+            memory: reader.take(&limits, "memory", value::size_of_box),
+            processes: reader.take(&limits, "processes", |value| {
+                value::number(value, *value::PROCESSES.start(), *value::PROCESSES.end())
+            }),
+            cpu_weight: reader.take(&limits, "cpu_weight", |value| value::number(value, 1, 10_000)),
+            disk: reader.take(&limits, "disk", value::size_of_box),
+            file_size: reader.take(&limits, "file_size", value::size),
         }
     }
 
@@ -179,7 +191,11 @@ impl SandboxKeys {
                 time: self.time.unwrap_or(defaults.limits.time),
                 idle: self.idle.unwrap_or(defaults.limits.idle),
                 output: self.output.unwrap_or(defaults.limits.output),
-                ..defaults.limits
+                memory: self.memory.or(defaults.limits.memory),
+                processes: self.processes.or(defaults.limits.processes),
+                cpu_weight: self.cpu_weight.and_then(|it| u16::try_from(it).ok()).or(defaults.limits.cpu_weight),
+                disk: self.disk.or(defaults.limits.disk),
+                file_size: self.file_size.or(defaults.limits.file_size),
             },
             ..defaults.clone()
         }

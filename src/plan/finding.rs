@@ -97,6 +97,8 @@ codes! {
     Overlap = "overlap",
     /// Contracts that cannot be compared within bounds.
     TooComplex = "too-complex",
+    /// A limit that the machine at hand cannot enforce.
+    NotHere = "not-on-this-machine",
     /// A plan of a size no person writes.
     TooLarge = "too-large",
     /// Nothing judges the result.

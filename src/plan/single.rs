@@ -105,6 +105,9 @@ impl Single {
             for variable in &sandbox.env {
                 check("the environment", value::variable(variable));
             }
+            for (name, size) in [("memory", sandbox.limits.memory), ("disk", sandbox.limits.disk)] {
+                check(name, size.map_or(Ok(()), value::box_size));
+            }
             for path in &sandbox.expose {
                 check("what is exposed", value::expose(path));
             }

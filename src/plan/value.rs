@@ -166,6 +166,24 @@ pub(super) fn size(value: &Value<'_>) -> Result<u64, Wrong> {
     }
 }
 
+/// A size that a box can live with.
+pub(super) fn size_of_box(value: &Value<'_>) -> Result<u64, Wrong> {
+    size(value).and_then(|bytes| box_size(bytes).map(|()| bytes))
+}
+
+/// What must hold of a limit of a box, wherever it comes from: with less, no program starts.
+pub(super) fn box_size(bytes: u64) -> Result<(), Wrong> {
+    if bytes < 1 << 20 { Err(Wrong::new(Code::BadSize, "must be at least `1MiB`")) } else { Ok(()) }
+}
+
+/// How many processes, wherever the number comes from.
+pub(super) const PROCESSES: std::ops::RangeInclusive<u32> = 1..=1_000_000;
+
+/// A size as it stands in a plan, such as `64MiB`; the command line takes the same.
+pub fn parse_size(text: &str) -> Option<u64> {
+    bytes(text).filter(|bytes| (1..=1 << 50).contains(bytes))
+}
+
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

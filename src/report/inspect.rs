@@ -13,7 +13,7 @@ use super::table::{Cell, Table};
 use super::text;
 use crate::model::change::{DiffStat, NotCaptured, TurnRecord};
 use crate::model::run::{AgentState, AttemptState, RunState};
-use crate::model::{AgentName, AttemptOutcome, CommitId, ProcessEnd, RefName, RepoPath, TreeId, TurnId};
+use crate::model::{AgentName, AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TreeId, TurnId};
 
 /// Data of `inspect <agent>`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,6 +44,8 @@ pub struct AttemptView {
     pub reason: Option<String>,
     /// How its last command ended.
     pub end: Option<ProcessEnd>,
+    /// The limit of its box that it was ended for.
+    pub limit: Option<LimitMet>,
     /// When it began.
     pub started_at: Timestamp,
     /// How long it took, or has been going.
@@ -162,6 +164,7 @@ impl AttemptView {
             interrupted: finished.is_none() && !facts.coordinator_alive,
             reason: finished.map(|finished| finished.reason.clone()).filter(|reason| !reason.is_empty()),
             end: finished.and_then(|finished| finished.end),
+            limit: finished.and_then(|finished| finished.limit),
             started_at: attempt.started_at,
             duration_ms: finished.map_or_else(|| u64::try_from(going).unwrap_or(0), |finished| finished.duration_ms),
             adapter: started.map(|started| started.adapter.clone()),
@@ -344,6 +347,7 @@ mod tests {
           "title": "The docs",
           "state": "failed",
           "reason": "turn 1.2 ended with exit status 1",
+          "limit": null,
           "stage": null,
           "stageSeconds": null,
           "attempt": 1,
@@ -377,6 +381,7 @@ mod tests {
                 "how": "exited",
                 "value": 1
               },
+              "limit": null,
               "startedAt": "2025-06-15T15:06:42Z",
               "durationMs": 62500,
               "adapter": "command",

@@ -2,7 +2,8 @@
 
 use super::look::{Look, Tone};
 use super::text;
-use crate::model::plan::{LandMode, Network};
+use crate::model::Bytes;
+use crate::model::plan::{LandMode, Limits, Network};
 use crate::plan::{AgentPreview, BoxPreview, Preview};
 
 /// The preview as text. Its JSON is the [`Preview`] itself.
@@ -70,8 +71,19 @@ fn render_agent(agent: &AgentPreview, look: Look) -> String {
         (mebibytes, 20..) => format!("{mebibytes} MiB"),
         (_, 0..20) => text::count(limits.output, "byte", "bytes"),
     };
-    fact("within", &format!("{time}, {idle} of silence, {output} of output; {}", bounds(&agent.sandbox)));
+    let more = more_limits(&limits);
+    fact("within", &format!("{time}, {idle} of silence, {output} of output{more}; {}", bounds(&agent.sandbox)));
     out
+}
+
+/// The limits that hold only where the plan gives them.
+fn more_limits(limits: &Limits) -> String {
+    let sizes = [(limits.memory, "memory"), (limits.disk, "disk"), (limits.file_size, "a file")];
+    let mut words: Vec<String> =
+        sizes.into_iter().filter_map(|(size, of)| Some(format!("{} of {of}", Bytes(size?)))).collect();
+    words.extend(limits.processes.map(|most| text::count(most.into(), "process", "processes")));
+    words.extend(limits.cpu_weight.map(|weight| format!("weight {weight} of the processor")));
+    words.iter().flat_map(|word| [", ", word]).collect()
 }
 
 fn bounds(sandbox: &BoxPreview) -> String {
@@ -115,6 +127,7 @@ mod tests {
             shares = ["lock"]
             after = ["schema"]
             attempts = 2
+            sandbox.limits = { memory = "4GiB", disk = "5GiB", processes = 512, cpu_weight = 50, file_size = "1GiB" }
             turns = [["one"], ["two"]]
         "#;
         let (plan, _) = load("plan.toml", plan).unwrap();
@@ -141,7 +154,7 @@ mod tests {
           runs    one
           runs    two
           tries   2
-          within  30m 00s, 10m 00s of silence, 64 MiB of output; no network, gets API_KEY
+          within  30m 00s, 10m 00s of silence, 64 MiB of output, 4 GiB of memory, 5 GiB of disk, 1 GiB of a file, 512 processes, weight 50 of the processor; no network, gets API_KEY
         ");
     }
 }

@@ -173,6 +173,7 @@ impl Journal {
             outcome,
             reason: reason.to_owned(),
             end: begun.then_some(ProcessEnd::Exited(i32::from(outcome == AttemptOutcome::Failed))),
+            limit: None,
             leftover_processes: u32::from(outcome == AttemptOutcome::Failed),
             duration_ms: if begun { 62_500 } else { 0 },
             snapshot: begun.then(|| oid('d')),

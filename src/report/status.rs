@@ -16,7 +16,8 @@ use crate::model::event::{Currency, PreviewResult, Stage};
 use crate::model::gate::GateBlock;
 use crate::model::run::{AgentState, AttemptState, Overlap, RunState};
 use crate::model::{
-    AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, RunId, TreeId, TurnId, Verdict, VerifyStatus,
+    AgentName, AttemptOutcome, CardId, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId, Verdict,
+    VerifyStatus,
 };
 
 /// How a run stands.
@@ -285,6 +286,8 @@ pub struct AgentRow {
     pub state: AgentCondition,
     /// Why, in a line, where its newest attempt ended.
     pub reason: Option<String>,
+    /// The limit of its box that its newest attempt was ended for.
+    pub limit: Option<LimitMet>,
     /// What is being done for it now.
     pub stage: Option<Stage>,
     /// Since when, in seconds.
@@ -335,6 +338,7 @@ impl AgentRow {
             title: agent.title.clone(),
             state: condition,
             reason: finished.map(|finished| finished.reason.clone()).filter(|reason| !reason.is_empty()),
+            limit: finished.and_then(|finished| finished.limit),
             stage: agent.stage.map(|(stage, _)| stage),
             stage_seconds: agent.stage.map(|(_, since)| text::since(since, facts.now).as_secs()),
             attempt: last.map(|attempt| attempt.number),
@@ -544,6 +548,11 @@ impl StatusData {
         if !self.agents.is_empty() {
             out.push('\n');
             out.push_str(&self.table().render(look));
+        }
+        for row in self.agents.iter().filter(|row| row.limit.is_some()) {
+            let reason = text::clean(row.reason.as_deref().unwrap_or_default());
+            out.push_str(&Tone::Bad.paint(&format!("! {}: {reason}", row.agent), look));
+            out.push('\n');
         }
         for row in self.agents.iter().filter(|row| !row.outside_owned_scope.is_empty()) {
             let paths = text::list(&row.outside_owned_scope, 3);

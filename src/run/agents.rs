@@ -392,6 +392,7 @@ impl Crew {
             outcome,
             reason: reason.to_owned(),
             end: None,
+            limit: None,
             leftover_processes: 0,
             duration_ms: 0,
             snapshot: None,

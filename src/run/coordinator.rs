@@ -54,6 +54,9 @@ pub async fn execute(
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
     let capturer = site.capturer(begun).await?;
+    if let Some((whose, refusal)) = crate::plan::unenforceable(&plan, &capturer.host).into_iter().next() {
+        return Err(Error::Unfit { cause: format!("{whose}: {}", refusal.cause), fix: refusal.fix });
+    }
     let isolation = isolation_layers(&capturer.host)?;
     options.host = host_record(&capturer.host, &isolation);
     for lack in capturer.host.shortcomings() {
@@ -131,6 +134,11 @@ fn isolation_layers(host: &Host) -> Result<Vec<String>, Error> {
     Ok(boxed.chain(["private-git-directory", "private-home"].map(str::to_owned)).collect())
 }
 
+/// By what each limit is enforced, as it is kept with the run; `null` where it cannot be.
+fn limit_means(host: &Host) -> serde_json::Map<String, serde_json::Value> {
+    host.means().into_iter().map(|means| (means.limit.to_owned(), means.by.ok().into())).collect()
+}
+
 /// What the machine can do, as it is kept with the run.
 fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
     serde_json::json!({
@@ -141,6 +149,7 @@ fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
         "landlock": host.landlock,
         "layers": layers,
         "shortcomings": host.shortcomings().into_iter().map(|lack| lack.cause).collect::<Vec<_>>(),
+        "limits": limit_means(host),
         "degraded": [],
     })
 }

@@ -130,6 +130,7 @@ fn finished(outcome: AttemptOutcome) -> AttemptFinished {
         outcome,
         reason: "so it ended".to_owned(),
         end: None,
+        limit: None,
         leftover_processes: 0,
         duration_ms: 0,
         snapshot: Some(commit('b')),

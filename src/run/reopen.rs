@@ -311,6 +311,7 @@ fn interrupted(attempt: &crate::model::run::AttemptState, hints: Vec<String>) ->
         outcome: AttemptOutcome::Interrupted,
         reason: "the coordinator ended before it did".to_owned(),
         end: None,
+        limit: None,
         leftover_processes: 0,
         duration_ms: 0,
         snapshot: last.map(|turn| turn.snapshot.clone()),

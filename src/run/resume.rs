@@ -123,6 +123,7 @@ mod tests {
             finished: outcome.map(|outcome| AttemptFinished {
                 outcome,
                 reason: String::new(),
+                limit: None,
                 end: None,
                 leftover_processes: 0,
                 duration_ms: 0,

@@ -58,7 +58,8 @@ impl Environment {
         part("network", &[text(network_name(&settings.sandbox.network))]);
         part("exposed paths", &bytes_of(&settings.sandbox.expose));
         part("exposed tools", &path_bytes(&tools));
-        let limits = [settings.timeout.to_string(), settings.sandbox.limits.output.to_string()];
+        let limits = &settings.sandbox.limits;
+        let limits = [settings.timeout.to_string(), limits.output.to_string(), format!("{:?}", limits.of_box())];
         part("limits", &bytes_of(&limits));
         match enforcement {
             Ok(enforcement) => part("isolation", &bytes_of(&layers(enforcement))),
@@ -168,13 +169,20 @@ fn find(host: &HostEnvironment, name: &OsStr) -> Option<PathBuf> {
 /// What the box does, without the places it does it to: these hold the run's name.
 fn layers(enforcement: &Enforcement) -> Vec<String> {
     let without_places = |step: &Step| match step {
-        Step::Clone { .. } | Step::Hide { .. } | Step::Bind { .. } | Step::Mask { .. } | Step::Seal { .. } => None,
-        Step::Unshare { .. }
+        Step::Clone { .. }
+        | Step::ControlGroup { .. }
+        | Step::Hide { .. }
+        | Step::Bind { .. }
+        | Step::Mask { .. }
+        | Step::Seal { .. } => None,
+        Step::KillFirst { .. }
+        | Step::Unshare { .. }
         | Step::Map { .. }
         | Step::Private
         | Step::Root
         | Step::Devices { .. }
         | Step::Processes
+        | Step::ProcessNumbers { .. }
         | Step::ForbidNesting
         | Step::ProtectProcesses
         | Step::Scratch { .. }
@@ -264,6 +272,7 @@ mod tests {
         differs("exposed paths", &host, &changed(|it| it.sandbox.expose[0] = "/opt/b".to_owned()));
         differs("limits", &host, &changed(|it| it.timeout = SignedDuration::from_mins(2)));
         differs("limits", &host, &changed(|it| it.sandbox.limits.output = 1));
+        differs("limits", &host, &changed(|it| it.sandbox.limits.memory = Some(1)));
         differs("tool", &host, &changed(|it| it.command[0] = "nobody".to_owned()));
         let other_box = Environment::load(&host, &settings, Err("another reason"));
         assert_eq!(base.differences(&other_box.parts), ["isolation"]);

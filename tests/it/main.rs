@@ -14,6 +14,7 @@ mod going;
 mod invariants;
 mod isolation;
 mod landing;
+mod limits;
 mod private_git;
 mod resume;
 mod retry;

@@ -7,6 +7,7 @@
 )]
 
 mod calls;
+mod hogs;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -31,6 +32,7 @@ fn main() {
         ["i386"] => Ok(calls::call_as_i386()),
         ["type"] => Ok(calls::type_for_the_user()),
         ["read-key"] => calls::read_key().map_err(Into::into),
+        ["hog", what @ ..] => hogs::hog(what),
         ["keys", root] => keys(root),
         ["threads"] => threads(),
         ["stray", behaviour, mark] => stray(behaviour, mark),

@@ -9,6 +9,7 @@ mod files;
 mod guards;
 mod keys;
 mod kills;
+mod limits;
 mod network;
 mod programs;
 mod rights;

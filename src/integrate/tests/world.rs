@@ -511,6 +511,7 @@ fn ended(outcome: AttemptOutcome, snapshot: Option<&Snapshot>) -> AttemptFinishe
         outcome,
         reason: String::new(),
         end: None,
+        limit: None,
         leftover_processes: 0,
         duration_ms: 1,
         snapshot: snapshot.map(|it| it.commit.clone()),

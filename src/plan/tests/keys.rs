@@ -21,8 +21,10 @@ fn other_value(key: &Key) -> &'static str {
         "sandbox.expose" => "['~/.cargo/registry', '/opt/x']",
         "sandbox.env" | "verify.env" => "['API_KEY']",
         "sandbox.limits.time" | "sandbox.limits.idle" => "'7m'",
-        "sandbox.limits.output" | "sandbox.limits.memory" | "sandbox.limits.disk" => "'5GiB'",
-        "sandbox.limits.processes" => "512",
+        "sandbox.limits.output" | "sandbox.limits.memory" | "sandbox.limits.disk" | "sandbox.limits.file_size" => {
+            "'5GiB'"
+        }
+        "sandbox.limits.processes" | "sandbox.limits.cpu_weight" => "512",
         "sandbox.allow_degraded" => "['seccomp']",
         "workspace.seed" => "['.env', 'node_modules/']",
         "workspace.setup" | "verify.command" | "run" | "verify" => "['make', 'x']",
