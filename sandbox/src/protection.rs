@@ -114,6 +114,7 @@ fn of_step(step: &Step) -> Vec<Protection> {
         | Step::Hostname { .. }
         | Step::Loopback
         | Step::Listen { .. }
+        | Step::Relay { .. }
         | Step::Undumpable
         | Step::Limit { .. } => Vec::new(),
     }

@@ -182,6 +182,7 @@ fn layers(enforcement: &Enforcement) -> Vec<String> {
         | Step::Hostname { .. }
         | Step::Loopback
         | Step::Listen { .. }
+        | Step::Relay { .. }
         | Step::DropCapabilities
         | Step::NoNewPrivileges
         | Step::Undumpable
