@@ -125,6 +125,7 @@ mod policy;
 mod probe;
 mod program;
 mod protection;
+pub mod proxy;
 mod refusal;
 mod sandbox;
 mod serve;

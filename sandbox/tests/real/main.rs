@@ -11,6 +11,8 @@ mod keys;
 mod kills;
 mod network;
 mod programs;
+mod proxy;
+mod relay;
 mod rights;
 mod starts;
 mod terminal;
