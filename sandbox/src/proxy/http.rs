@@ -103,12 +103,6 @@ impl Connection {
         if request.method() == Method::CONNECT {
             return self.connect(request).await;
         }
-        // Two lengths are how one request is made to look like two to whoever stands behind.
-        if request.headers().contains_key(header::TRANSFER_ENCODING)
-            && request.headers().contains_key(header::CONTENT_LENGTH)
-        {
-            return self.invalid(Protocol::Http, "a request with two lengths");
-        }
         match (request.uri().scheme_str(), request.uri().authority()) {
             (Some("http"), Some(authority)) => {
                 let authority = authority.as_str().to_owned();

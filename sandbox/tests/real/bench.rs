@@ -33,8 +33,10 @@ pub(crate) fn helper() -> PathBuf {
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sandbox-test-box")), PathBuf::from)
 }
 
-pub(crate) async fn soon<F: Future>(what: F) -> F::Output {
-    tokio::time::timeout(SOON, what).await.expect("took too long")
+#[track_caller]
+pub(crate) fn soon<F: Future>(what: F) -> impl Future<Output = F::Output> {
+    let place = std::panic::Location::caller();
+    async move { tokio::time::timeout(SOON, what).await.unwrap_or_else(|_| panic!("took too long: {place}")) }
 }
 
 impl Bench {

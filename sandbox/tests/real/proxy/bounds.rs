@@ -77,7 +77,7 @@ async fn a_tunnel_in_which_nothing_moves_is_closed() {
             client.shutdown().await.unwrap();
         }
         assert_eq!(rest(&mut client).await, "");
-        let _ = soon(server.read_to_end(&mut Vec::new())).await;
+        drop(soon(server.read_to_end(&mut Vec::new())).await);
         let visit = scene.visit().await;
         assert!(visit.took >= 5 * MOMENT && visit.down == 10, "{visit:?}");
     }

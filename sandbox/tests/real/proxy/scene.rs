@@ -77,7 +77,7 @@ impl Scene {
     pub(crate) async fn say(&self, what: &str) -> String {
         let mut stream = self.connect().await;
         // It may have had enough before it was all said.
-        let _ = soon(stream.write_all(what.as_bytes())).await;
+        drop(soon(stream.write_all(what.as_bytes())).await);
         rest(&mut stream).await
     }
 
@@ -99,7 +99,7 @@ impl Scene {
 /// Whatever comes, as text; a connection that is cut short ends it too.
 pub(crate) async fn rest(stream: &mut TcpStream) -> String {
     let mut all = Vec::new();
-    let _ = soon(stream.read_to_end(&mut all)).await;
+    drop(soon(stream.read_to_end(&mut all)).await);
     String::from_utf8_lossy(&all).into_owned()
 }
 
@@ -139,7 +139,7 @@ impl Server {
                         format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{name}", name.len());
                     // Told first, so that it is there when the answer is.
                     drop(tell.send(asked));
-                    let _ = stream.write_all(answer.as_bytes()).await;
+                    drop(stream.write_all(answer.as_bytes()).await);
                 });
             }
         });
