@@ -19,6 +19,7 @@ mod finding;
 mod glob;
 mod graph;
 mod keys;
+mod network;
 mod overlap;
 mod preview;
 mod reader;

@@ -1,7 +1,7 @@
 //! A plan of one agent, without a file: what `exec` runs.
 
 use crate::model::plan::{
-    AgentTask, Argv, Contract, LandMode, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
+    AgentTask, Argv, Contract, LandMode, Network, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
 };
 
 use super::finding::{Finding, Findings, Severity};
@@ -103,6 +103,11 @@ impl Single {
         for sandbox in verify.clone().map(|verify| &verify.sandbox).chain([&self.sandbox]) {
             for variable in &sandbox.env {
                 check("the environment", value::variable(variable));
+            }
+            if let Network::Allow(list) = &sandbox.network {
+                for endpoint in &list.allow {
+                    check("the network", value::endpoint(endpoint));
+                }
             }
             for path in &sandbox.expose {
                 check("what is exposed", value::expose(path));

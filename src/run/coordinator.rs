@@ -12,8 +12,9 @@ use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
 use super::start;
+use crate::agent::network::{missing_secret, not_set};
 use crate::model::event::{EventKind, RunFinished, Subject};
-use crate::model::plan::Plan;
+use crate::model::plan::{Network, Plan, SandboxSettings};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RunId};
 use crate::store::Record;
@@ -53,9 +54,14 @@ pub async fn execute(
     signals: Signals,
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
+    require_secrets(&site, &plan)?;
     let capturer = site.capturer(begun).await?;
     let isolation = isolation_layers(&capturer.host)?;
-    options.host = host_record(&capturer.host, &isolation);
+    let warnings = open_networks(&plan);
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    options.host = host_record(&capturer.host, &isolation, &warnings);
     for lack in capturer.host.shortcomings() {
         tracing::warn!(fix = %lack.fix, "{}", lack.cause);
     }
@@ -131,8 +137,36 @@ fn isolation_layers(host: &Host) -> Result<Vec<String>, Error> {
     Ok(boxed.chain(["private-git-directory", "private-home"].map(str::to_owned)).collect())
 }
 
+/// The boxes of a plan, with what messages call them.
+fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
+    let agents = plan.agents.iter().map(|agent| (format!("agent `{}`", agent.name), &agent.sandbox));
+    agents.chain(plan.verify.iter().map(|verify| ("the verifier".to_owned(), &verify.sandbox)))
+}
+
+/// Refuses a plan whose secrets are not there: its agents would ask in vain.
+fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
+    for (_, settings) in boxes(plan) {
+        if let Some((variable, upstream)) = missing_secret(&settings.network, &site.environment) {
+            let cause = not_set(variable, upstream);
+            return Err(Error::Unfit { cause, fix: format!("set {variable}, or take it out of `inject`") });
+        }
+    }
+    Ok(())
+}
+
+/// What is to be known of the boxes that have the host's network.
+fn open_networks(plan: &Plan) -> Vec<String> {
+    let open = boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
+    let warning = |(who, _)| {
+        format!(
+            "{who} has the host's whole network: this machine's own services, the local network, and everything else"
+        )
+    };
+    open.map(warning).collect()
+}
+
 /// What the machine can do, as it is kept with the run.
-fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
+fn host_record(host: &Host, layers: &[String], warnings: &[String]) -> serde_json::Value {
     serde_json::json!({
         "v": 1,
         "uid": host.uid,
@@ -142,5 +176,6 @@ fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
         "layers": layers,
         "shortcomings": host.shortcomings().into_iter().map(|lack| lack.cause).collect::<Vec<_>>(),
         "degraded": [],
+        "warnings": warnings,
     })
 }

@@ -21,7 +21,7 @@ mod surroundings;
 pub use boxes::{capture_box, working_box};
 pub use check::{Workspace, WorkspaceRecord};
 pub use create::{Commission, create};
-pub use environment::{HostEnvironment, box_variables};
+pub use environment::{HostEnvironment, box_variables, network_variables};
 pub use error::Error;
 pub use private::seen;
 pub use remove::remove;

@@ -94,16 +94,21 @@ impl Rules {
         Ok(())
     }
 
-    /// Why `target` is refused, and what would let it through, in two sentences without a full stop.
+    /// Why `target` is refused, and what would let it through.
     pub fn explain(&self, target: &Target, refusal: Refusal) -> String {
+        format!("`{target}` was refused: {}", self.reason_and_advice(target, refusal))
+    }
+
+    /// The same without what is refused.
+    pub fn reason_and_advice(&self, target: &Target, refusal: Refusal) -> String {
         let place = self.place.as_deref().unwrap_or("the list of what may be reached");
         let reason = refusal.reason();
         match refusal {
-            Refusal::NotListed => format!("`{target}` was refused: {reason}; add \"{target}\" to {place}"),
-            Refusal::Denied => format!("`{target}` was refused: {reason}"),
+            Refusal::NotListed => format!("{reason}; add \"{target}\" to {place}"),
+            Refusal::Denied => reason,
             Refusal::Address { address, .. } => {
                 let literal = Target { host: Host::Address(address), port: target.port };
-                format!("`{target}` was refused: {reason}; if it is meant, add \"{literal}\" to {place}")
+                format!("{reason}; if it is meant, add \"{literal}\" to {place}")
             }
         }
     }

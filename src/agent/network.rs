@@ -1,0 +1,267 @@
+//! The network of a box that has a list of what it may reach: its proxy, the record of what was asked, and what to tell of
+//! refusals.
+//!
+//! Steps: [`prepare`] reads the list and the secrets, before there is a box; [`Gateway::open`] serves the box's relay;
+//! [`Gateway::close`] ends all of it, when the box is gone, and gives what is certain: what was refused, and how often.
+//!
+//! The record is written by a task of its own, so that a slow disk holds up no request. It is bounded: after
+//! [`RECORD_MAX`] bytes requests are only counted, and the last line of the attempt says how many are left out. A record that
+//! cannot be written is told of, and fails nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use sandbox::Sandbox;
+use sandbox::proxy::{Decision, Endpoint, Injection, Injections, Proxy, Rules, Setup, Upstream, Visit};
+use serde::Serialize;
+use tokio::fs::{File, OpenOptions};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::attempt::with_causes;
+use crate::model::network::{NetworkLeftOut, NetworkVisit};
+use crate::model::plan::{AllowList, Network};
+use crate::workspace::HostEnvironment;
+
+/// Where a plan, and `exec`, have what agents may reach.
+pub const OF_AGENTS: &str = "`sandbox.network.allow` (with `exec`: `--allow-host`)";
+
+/// Where a plan has what its verifier may reach.
+pub const OF_VERIFIER: &str = "`verify.network.allow`";
+
+/// The longest record of one agent, in bytes; some 20,000 requests.
+const RECORD_MAX: u64 = 4 << 20;
+
+/// How many different refusals are told of.
+const TOLD: usize = 16;
+
+/// What the proxy of a box is to do; `None` where the box has none. The error is why the box cannot have its network.
+///
+/// `place` is where the user has the list, for advice.
+pub async fn prepare(network: &Network, host: &HostEnvironment, place: &str) -> Result<Option<Setup>, String> {
+    let list = match network {
+        Network::None | Network::Host => return Ok(None),
+        Network::Allow(list) => list,
+    };
+    let mut setup = Setup::new(rules(list, place)?);
+    let injections = injections(list, host)?;
+    // Reads the certificates that the system trusts.
+    let loaded = tokio::task::spawn_blocking(|| Injections::load(injections)).await;
+    setup.injections = loaded.map_err(|error| error.to_string())?.map_err(|error| with_causes(&error))?;
+    Ok(Some(setup))
+}
+
+/// The first variable with a secret that the user has not set.
+pub fn missing_secret<'l>(network: &'l Network, host: &HostEnvironment) -> Option<(&'l str, &'l str)> {
+    let Network::Allow(list) = network else { return None };
+    let mut secrets = list.inject.iter().map(|(upstream, injection)| (injection.env.as_str(), upstream.as_str()));
+    secrets.find(|(variable, _)| host.variable(variable).is_none())
+}
+
+/// Why a box cannot have a secret that is not set.
+pub fn not_set(variable: &str, upstream: &str) -> String {
+    format!("the variable {variable}, whose value is the secret for `{upstream}`, is not set")
+}
+
+fn rules(list: &AllowList, place: &str) -> Result<Rules, String> {
+    let read = |text: &String| text.parse::<Endpoint>().map_err(|error| format!("`{text}` {error}"));
+    let mut rules = Rules::new().place(place);
+    for entry in &list.allow {
+        rules = rules.allow(read(entry)?);
+    }
+    for entry in &list.deny {
+        rules = rules.deny(read(entry)?);
+    }
+    Ok(rules)
+}
+
+fn injections(list: &AllowList, host: &HostEnvironment) -> Result<Vec<Injection>, String> {
+    let one = |(name, injection): (&String, &crate::model::plan::Injection)| {
+        let upstream: Upstream = name.parse().map_err(|error| format!("`{name}` {error}"))?;
+        let secret = host.variable(&injection.env).ok_or_else(|| not_set(&injection.env, name))?;
+        let value = [injection.prefix.as_bytes(), secret.as_encoded_bytes()].concat();
+        Injection::new(upstream, &injection.header, &value).map_err(|error| format!("{}: {error}", injection.env))
+    };
+    list.inject.iter().map(one).collect()
+}
+
+/// A proxy at work for one box.
+#[derive(Debug)]
+pub struct Gateway {
+    proxy: Proxy,
+    scribe: JoinHandle<Heard>,
+}
+
+/// What the scribe knows at the end.
+#[derive(Debug, Default)]
+struct Heard {
+    refused: BTreeMap<String, u64>,
+    more: u64,
+    lost: Option<std::io::Error>,
+}
+
+impl Gateway {
+    /// Serves the relay of a box. `attempt` goes into each line of the record at `path`.
+    pub fn open(boxed: &Sandbox, setup: Setup, path: PathBuf, attempt: u64) -> std::io::Result<Option<Self>> {
+        let Some(relay) = boxed.take_relay()? else { return Ok(None) };
+        let (tell, told) = mpsc::unbounded_channel();
+        let rules = setup.rules.clone();
+        // The scribe is there for as long as the proxy.
+        let proxy = Proxy::start(relay, setup, move |visit| drop(tell.send(visit)));
+        let scribe = tokio::spawn(Scribe { attempt, rules, heard: Heard::default() }.write(told, path));
+        Ok(Some(Self { proxy, scribe }))
+    }
+
+    /// Ends every connection, and gives what the box was kept from, in words.
+    pub async fn close(self) -> Vec<String> {
+        let Self { proxy, scribe } = self;
+        proxy.stop().await;
+        let heard = scribe.await.unwrap_or_default();
+        let times = |count: u64| if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        let refusal = |(what, count): (&String, &u64)| {
+            let (target, why) = what.split_once('\n').unwrap_or((what, ""));
+            format!("network: `{target}` was refused {}: {why}", times(*count))
+        };
+        let mut hints: Vec<String> = heard.refused.iter().map(refusal).collect();
+        if heard.more > 0 {
+            hints.push(format!("network: others were refused {}", times(heard.more)));
+        }
+        hints.extend(heard.lost.map(|error| format!("network: not all that was asked could be written down: {error}")));
+        hints
+    }
+}
+
+struct Scribe {
+    attempt: u64,
+    rules: Rules,
+    heard: Heard,
+}
+
+impl Scribe {
+    /// Writes down what comes until the proxy is gone.
+    async fn write(mut self, mut told: mpsc::UnboundedReceiver<Visit>, path: PathBuf) -> Heard {
+        const AT_ONCE: usize = 256;
+        let mut record = match Record::open(&path).await {
+            Ok(record) => Some(record),
+            Err(error) => {
+                self.heard.lost = Some(error);
+                None
+            }
+        };
+        let (mut visits, mut left_out) = (Vec::new(), 0);
+        while told.recv_many(&mut visits, AT_ONCE).await > 0 {
+            for visit in visits.drain(..) {
+                self.count(&visit);
+                if !record.as_mut().is_some_and(|record| record.take(&line(&visit, self.attempt), RECORD_MAX)) {
+                    left_out += 1;
+                }
+            }
+            self.save(&mut record).await;
+        }
+        if left_out > 0
+            && let Some(record) = &mut record
+        {
+            record.take(&NetworkLeftOut { attempt: self.attempt, left_out }, u64::MAX);
+        }
+        self.save(&mut record).await;
+        self.heard
+    }
+
+    async fn save(&mut self, record: &mut Option<Record>) {
+        if let Some(open) = record
+            && let Err(error) = open.save().await
+        {
+            self.heard.lost = Some(error);
+            *record = None;
+        }
+    }
+
+    fn count(&mut self, visit: &Visit) {
+        let (Some(target), Decision::Refused(refusal)) = (&visit.target, &visit.decision) else { return };
+        let what = format!("{target}\n{}", self.rules.reason_and_advice(target, *refusal));
+        if let Some(count) = self.heard.refused.get_mut(&what) {
+            *count += 1;
+        } else if self.heard.refused.len() < TOLD {
+            self.heard.refused.insert(what, 1);
+        } else {
+            self.heard.more += 1;
+        }
+    }
+}
+
+fn line(visit: &Visit, attempt: u64) -> NetworkVisit {
+    NetworkVisit {
+        timestamp: Timestamp::try_from(visit.at).unwrap_or_default(),
+        attempt,
+        protocol: visit.protocol.name().to_owned(),
+        host: visit.target.as_ref().map(|target| target.host.to_string()),
+        port: visit.target.as_ref().map(|target| target.port),
+        decision: visit.decision.name().to_owned(),
+        reason: visit.decision.reason(),
+        address: visit.address.map(|address| address.to_string()),
+        bytes_up: visit.up,
+        bytes_down: visit.down,
+        duration_ms: u64::try_from(visit.took.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// The file, and what is to go into it next.
+struct Record {
+    file: File,
+    size: u64,
+    next: Vec<u8>,
+}
+
+impl Record {
+    /// Opens the file. One that is there is continued.
+    async fn open(path: &Path) -> std::io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            tokio::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).await?;
+        }
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).await?;
+        let size = file.metadata().await?.len();
+        Ok(Self { file, size, next: Vec::new() })
+    }
+
+    /// Takes in a line, if there is room for it below `most`.
+    fn take(&mut self, line: &impl Serialize, most: u64) -> bool {
+        let Ok(mut text) = serde_json::to_vec(line) else { return false };
+        text.push(b'\n');
+        let size = self.size + text.len() as u64;
+        if size > most {
+            return false;
+        }
+        self.size = size;
+        self.next.append(&mut text);
+        true
+    }
+
+    async fn save(&mut self) -> std::io::Result<()> {
+        if self.next.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all(&self.next).await?;
+        self.next.clear();
+        self.file.flush().await
+    }
+}
+
+/// What was written down, and how many requests are left out. A line that is torn, or of a later version, is passed over.
+pub fn load(path: &Path) -> std::io::Result<(Vec<NetworkVisit>, u64)> {
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
+        Err(error) => return Err(error),
+    };
+    let (mut visits, mut left_out) = (Vec::new(), 0_u64);
+    for line in text.split(|byte| *byte == b'\n') {
+        if let Ok(visit) = serde_json::from_slice(line) {
+            visits.push(visit);
+        } else if let Ok(NetworkLeftOut { left_out: more, .. }) = serde_json::from_slice(line) {
+            left_out = left_out.saturating_add(more);
+        }
+    }
+    Ok((visits, left_out))
+}
