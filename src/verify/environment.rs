@@ -304,11 +304,7 @@ mod tests {
         for (name, host, settings) in [
             ("network", &host_with_secret, listed(|list| list.allow.push("a.example:443".to_owned()))),
             ("network", &host_with_secret, listed(|list| list.deny.push("a.example:443".to_owned()))),
-            (
-                "network",
-                &host_with_secret,
-                listed(|list| drop(list.inject.values_mut().map(|it| it.prefix.push('x')).count())),
-            ),
+            ("network", &host_with_secret, listed(|list| list.inject.values_mut().for_each(|it| it.prefix.push('x')))),
             ("secret SECRET", &with("SECRET", "secret-4"), with_list.clone()),
             ("secret SECRET", &host, with_list.clone()),
         ] {
