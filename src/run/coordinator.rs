@@ -57,11 +57,7 @@ pub async fn execute(
     require_secrets(&site, &plan)?;
     let capturer = site.capturer(begun).await?;
     let isolation = isolation_layers(&capturer.host)?;
-    let warnings = open_networks(&plan);
-    for warning in &warnings {
-        tracing::warn!("{warning}");
-    }
-    options.host = host_record(&capturer.host, &isolation, &warnings);
+    options.host = host_record(&capturer.host, &isolation, &open_networks(&plan));
     for lack in capturer.host.shortcomings() {
         tracing::warn!(fix = %lack.fix, "{}", lack.cause);
     }
@@ -154,8 +150,8 @@ fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is to be known of the boxes that have the host's network.
-fn open_networks(plan: &Plan) -> Vec<String> {
+/// What is to be known of the boxes of a plan that have the host's network.
+pub fn open_networks(plan: &Plan) -> Vec<String> {
     let open = boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
     let warning = |(who, _)| {
         format!(

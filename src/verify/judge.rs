@@ -113,6 +113,8 @@ struct Judge<'a> {
     parts: BTreeMap<String, String>,
     differing: Vec<String>,
     warnings: Vec<String>,
+    /// What the network kept the verifier from.
+    refused: Vec<String>,
 }
 
 /// A command that ran, or not, and what is left of it.
@@ -143,7 +145,15 @@ impl<'a> Judge<'a> {
         };
         let newest = receipts::newest(of.state, &key.tree, &key.command).filter(|found| found.key != key);
         let differing = newest.map(|found| environment.differences(&found.environment_parts)).unwrap_or_default();
-        Self { of, enforcement, key, parts: environment.into_parts(), differing, warnings: Vec::new() }
+        Self {
+            of,
+            enforcement,
+            key,
+            parts: environment.into_parts(),
+            differing,
+            warnings: Vec::new(),
+            refused: Vec::new(),
+        }
     }
 
     /// The receipt of an earlier verification of exactly this, if it is worth anything.
@@ -182,7 +192,7 @@ impl<'a> Judge<'a> {
             self.warnings.push(text);
         }
         let (mut trial, scan) = trial?;
-        self.warnings.append(&mut trial.refused);
+        self.refused = std::mem::take(&mut trial.refused);
         self.receipt(&trial, scan, &log)
     }
 
@@ -330,7 +340,7 @@ impl<'a> Judge<'a> {
             receipt: receipts::key_hash(&receipt.key)?,
             status: receipt.result.status,
             verdict: receipt.verdict,
-            error: why_no_pass(&receipt),
+            error: why_no_pass(&receipt).map(|why| [&[why], &self.refused[..]].concat().join("; ")),
             reused,
             duration_ms: receipt.duration_ms,
             log: log.and_then(|log| run.relative(&log)),

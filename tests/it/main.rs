@@ -12,6 +12,7 @@ mod going;
 mod invariants;
 mod isolation;
 mod landing;
+mod network;
 mod private_git;
 mod retry;
 mod source_rules;
