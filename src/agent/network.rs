@@ -53,16 +53,12 @@ pub async fn prepare(network: &Network, host: &HostEnvironment, place: &str) -> 
     Ok(Some(setup))
 }
 
-/// The first variable with a secret that the user has not set.
-pub fn missing_secret<'l>(network: &'l Network, host: &HostEnvironment) -> Option<(&'l str, &'l str)> {
-    let Network::Allow(list) = network else { return None };
-    let mut secrets = list.inject.iter().map(|(upstream, injection)| (injection.env.as_str(), upstream.as_str()));
-    secrets.find(|(variable, _)| host.variable(variable).is_none())
-}
-
-/// Why a box cannot have a secret that is not set.
-pub fn not_set(variable: &str, upstream: &str) -> String {
-    format!("the variable {variable}, whose value is the secret for `{upstream}`, is not set")
+/// Whether all secrets of a box are there, and fit for a header. The error names the variable, never its value.
+pub fn check_secrets(network: &Network, host: &HostEnvironment) -> Result<(), String> {
+    match network {
+        Network::None | Network::Host => Ok(()),
+        Network::Allow(list) => injections(list, host).map(drop),
+    }
 }
 
 fn rules(list: &AllowList, place: &str) -> Result<Rules, String> {
@@ -80,9 +76,12 @@ fn rules(list: &AllowList, place: &str) -> Result<Rules, String> {
 fn injections(list: &AllowList, host: &HostEnvironment) -> Result<Vec<Injection>, String> {
     let one = |(name, injection): (&String, &crate::model::plan::Injection)| {
         let upstream: Upstream = name.parse().map_err(|error| format!("`{name}` {error}"))?;
-        let secret = host.variable(&injection.env).ok_or_else(|| not_set(&injection.env, name))?;
+        let secret = host.variable(&injection.env).ok_or_else(|| {
+            format!("the variable {}, whose value is the secret for `{name}`, is not set", injection.env)
+        })?;
         let value = [injection.prefix.as_bytes(), secret.as_encoded_bytes()].concat();
-        Injection::new(upstream, &injection.header, &value).map_err(|error| format!("{}: {error}", injection.env))
+        Injection::new(upstream, &injection.header, &value)
+            .map_err(|error| format!("the variable {}, whose value is the secret for `{name}`: {error}", injection.env))
     };
     list.inject.iter().map(one).collect()
 }

@@ -12,7 +12,7 @@ use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
 use super::start;
-use crate::agent::network::{missing_secret, not_set};
+use crate::agent::network::check_secrets;
 use crate::model::event::{EventKind, RunFinished, Subject};
 use crate::model::plan::{Network, Plan, SandboxSettings};
 use crate::model::run::RunState;
@@ -142,10 +142,10 @@ fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
 /// Refuses a plan whose secrets are not there: its agents would ask in vain.
 fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
     for (_, settings) in boxes(plan) {
-        if let Some((variable, upstream)) = missing_secret(&settings.network, &site.environment) {
-            let cause = not_set(variable, upstream);
-            return Err(Error::Unfit { cause, fix: format!("set {variable}, or take it out of `inject`") });
-        }
+        check_secrets(&settings.network, &site.environment).map_err(|cause| {
+            let fix = "set the variable for this command, or take the host out of `inject`".to_owned();
+            Error::Unfit { cause, fix }
+        })?;
     }
     Ok(())
 }

@@ -351,13 +351,17 @@ fn a_secret_goes_to_its_host_and_is_seen_by_nobody_inside() {
 
 #[test]
 fn a_secret_that_is_not_set_is_asked_for_before_anything_is_made() {
-    let world = world();
+    let mut world = world();
     plan(
         &world,
         "[sandbox]\n[sandbox.network.inject.\"api.example\"]\nheader = 'x-api-key'\nenv = 'THE_KEY'\n\
          [agents.a]\nowns = ['docs/**']\nrun = ['true']\n",
     );
     let before = world.picture();
+    world.set("THE_KEY", format!("{SECRET}\n"));
+    let ran = run(&world).expect(4);
+    assert!(ran.stderr.contains("THE_KEY") && !ran.stderr.contains(SECRET), "{}", ran.stderr);
+    world.set("THE_KEY", "");
     let ran = run(&world).expect(4);
     assert!(ran.stderr.contains("THE_KEY") && ran.stderr.contains("`api.example`"), "{}", ran.stderr);
     assert_eq!(world.picture(), before);

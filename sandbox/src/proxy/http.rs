@@ -33,6 +33,8 @@ const ANSWER_FIELDS: usize = 256;
 
 /// The port of a request in absolute form that names none.
 const HTTP: u16 = 80;
+/// That of a host with a secret.
+const HTTPS: u16 = 443;
 
 /// Says of an answer that the proxy gave it, and why.
 const ERROR_FIELD: &str = "x-proxy-error";
@@ -184,16 +186,22 @@ impl Connection {
         let whole = request.uri().path_and_query().map(|it| it.as_str().to_owned()).unwrap_or_default();
         let rest = whole.strip_prefix('/').unwrap_or_default();
         let (host, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        let found = Target::parse(host, Some(443)).ok();
-        let found = found.and_then(|target| shared.injections.find(&target.host, Some(target.port)));
         let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
-        let (Some(injection), Ok(uri)) = (found, rest.parse::<Uri>()) else {
-            let reason = "a request to the proxy itself, whose path names no host that it has a secret for";
+        let injection = Target::parse(host, Some(HTTPS)).ok();
+        let injection = injection.and_then(|target| shared.injections.find(&target.host, Some(target.port)));
+        let named = injection.is_some() || Target::parse(host, None).is_ok();
+        let (true, Ok(uri)) = (named, rest.parse::<Uri>()) else {
+            // What stands there may be any path, so it is not told of.
+            let reason = "a request to the proxy itself, whose path does not begin with `/HOST:PORT/`";
             Open::new(Protocol::Http, None, &shared.tell).decide(Decision::Invalid(reason));
             return text(StatusCode::NOT_FOUND, "bad-request", &format!("this proxy cannot carry out {reason}"));
         };
+        let host = host.to_owned();
         *request.uri_mut() = uri;
-        self.inject(request, injection).await
+        match injection {
+            Some(injection) => self.inject(request, injection).await,
+            None => self.forward(request, &host).await,
+        }
     }
 
     /// Passes on a request over TLS, with a secret in place of whatever authenticated it.
@@ -216,7 +224,7 @@ impl Connection {
                 return self.unreached(target, late, &mut open);
             }
         };
-        rewrite(&mut request, target, 443);
+        rewrite(&mut request, target, HTTPS);
         injection.apply(request.headers_mut());
         open.decide(Decision::Injected);
         self.exchange(server, request, target, open).await

@@ -13,7 +13,8 @@
 //!
 //! - **HTTP/1.1** (RFC 9110, 9112). `CONNECT host:port` opens a tunnel. A request in absolute form, `GET http://host/path`,
 //!   is made anew for the server: its framing, `Host` and hop-by-hop fields are ours, so what two readers could understand in
-//!   two ways never leaves. A request in the plain form, `GET /HOST/path`, is for hosts with an [`Injection`], see below.
+//!   two ways never leaves. A request to the proxy itself, `GET /HOST:PORT/path`, is taken for one to that host: for programs
+//!   that know a base URL and no proxy.
 //! - **SOCKS5** (RFC 1928), without authentication, `CONNECT` alone, with names, IPv4 and IPv6 addresses.
 //!
 //! For each request, in this order:
@@ -32,7 +33,7 @@
 //!
 //! # Secrets
 //!
-//! For a host with an [`Injection`], a plain request through the proxy, `http://HOST/path` or `/HOST/path` to the proxy itself,
+//! For a host with an [`Injection`], a plain request through the proxy, `http://HOST/path` or `/HOST/path` to the proxy itself (`:PORT` where it is not 443),
 //! loses every field that could authenticate it, gets the secret, and is sent over TLS to that host and no other. So whoever
 //! asks never holds the secret. No redirect is followed. The secret is in no record, no message and no answer of the proxy's
 //! own. It cannot be kept from a server that sends it back.

@@ -31,7 +31,7 @@ async fn what_reaches_a_server_is_written_anew() {
 async fn requests_with_two_meanings_do_not_get_through() {
     let mut server = Server::new("it").await;
     let port = server.port();
-    let mut scene = Scene::new(rules(&["127.0.0.1:PORT"], &[], port), &Names::default()).await;
+    let scene = Scene::new(rules(&["127.0.0.1:PORT"], &[], port), &Names::default()).await;
     let with_body = |fields: &str, body: &str| {
         format!("POST http://127.0.0.1:{port}/ HTTP/1.1\r\nhost: x\r\n{fields}connection: close\r\n\r\n{body}")
     };
@@ -61,11 +61,36 @@ async fn requests_with_two_meanings_do_not_get_through() {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{what}: {answer}");
         assert!(server.is_untouched(), "{what}");
     }
-    // A request of the plain form is for hosts with a secret, and there are none.
-    let answer = scene.say("GET /127.0.0.1/ HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n").await;
-    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
-    assert!(matches!(scene.visit().await.decision, Decision::Invalid(_)));
-    assert!(server.is_untouched());
+}
+
+#[tokio::test]
+async fn a_base_url_leads_where_a_proxy_would() {
+    let mut server = Server::new("it").await;
+    let port = server.port();
+    let mut scene = Scene::new(rules(&["127.0.0.1:PORT"], &[], port), &Names::default()).await;
+    for (path, status, asks_for) in [
+        (format!("/127.0.0.1:{port}/a/b?c=d"), "200", Some("/a/b?c=d")),
+        (format!("/127.0.0.1:{port}?c=d"), "200", Some("/?c=d")),
+        (format!("/127.0.0.1:{port}"), "200", Some("/")),
+        (format!("/127.0.0.1:{port}/http://evil.example/"), "200", Some("/http://evil.example/")),
+        ("/evil.example:80/a".to_owned(), "403", None),
+        ("/127.0.0.1/a".to_owned(), "404", None),
+        (format!("//127.0.0.1:{port}/a"), "404", None),
+        ("/".to_owned(), "404", None),
+        ("*".to_owned(), "404", None),
+    ] {
+        let answer = scene.say(&format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+        let visit = scene.visit().await;
+        match asks_for {
+            Some(asks_for) => {
+                let asked = server.asked().await;
+                assert!(asked.starts_with(&format!("GET {asks_for} HTTP/1.1\r\n")), "{asked}");
+                assert!(asked.contains(&format!("host: 127.0.0.1:{port}\r\n")), "{asked}");
+            }
+            None => assert!(server.is_untouched() && visit.address.is_none(), "{path}: {visit:?}"),
+        }
+    }
 }
 
 /// With chunks and a length the chunks count, the length is not passed on, and what follows is nobody's request.
