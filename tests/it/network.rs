@@ -311,8 +311,7 @@ fn a_secret_goes_to_its_host_and_is_seen_by_nobody_inside() {
         &format!(
             "[sandbox]\n[sandbox.network.inject.\"127.0.0.1:{port}\"]\nheader = 'X-Api-Key'\nenv = 'THE_KEY'\n\
              prefix = 'Key '\nbase_url = 'THE_URL'\n\
-             [agents.a]\nowns = ['docs/**']\nrun = ['sh', '-c', {:?}]\n",
-            script
+             [agents.a]\nowns = ['docs/**']\nrun = ['sh', '-c', {script:?}]\n"
         ),
     );
     let ran = run(&world).expect(1);

@@ -67,13 +67,13 @@ fn plan_with(path: &str, value: &str) -> String {
 
 #[test]
 fn every_key_has_its_effect_or_is_refused() {
-    let (plain, warnings) = load("plan.toml", &plan_with("agents.one.attempts", "1")).unwrap();
+    let (alone, warnings) = load("plan.toml", &plan_with("agents.one.attempts", "1")).unwrap();
     assert_eq!(warnings, []);
     let injecting = plan_with("sandbox.network.inject.one.prefix", "''");
     let injecting = load("plan.toml", &injecting).unwrap().0;
     for key in reference() {
         let path = key.path.replace('*', "one");
-        let base = if path.contains(".inject.") { injecting.clone() } else { plain.clone() };
+        let base = if path.contains(".inject.") { injecting.clone() } else { alone.clone() };
         let text = plan_with(&path, other_value(key));
         let answer = load("plan.toml", &text);
         if key.path == "agents.*.use" {
