@@ -101,8 +101,9 @@ pub(super) struct Shared {
 /// A proxy at work. Dropping it ends all it does.
 #[derive(Debug)]
 pub struct Proxy {
-    stop: oneshot::Sender<()>,
-    task: Option<JoinHandle<()>>,
+    /// Dropped to have the task end.
+    alive: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl Proxy {
@@ -112,65 +113,50 @@ impl Proxy {
         let Setup { rules, injections, resolver, bounds } = setup;
         let dialer = Dialer::new(rules, resolver, bounds);
         let shared = Arc::new(Shared { dialer, injections, bounds, tell: Arc::new(tell) });
-        let (stop, stopped) = oneshot::channel();
-        Self { stop, task: Some(tokio::spawn(accept(listener, shared, stopped))) }
+        let (alive, ended) = oneshot::channel();
+        Self { alive, task: tokio::spawn(accept(listener, shared, ended)) }
     }
 
     /// Ends every connection, and returns when all requests have been told of.
-    pub async fn stop(mut self) {
-        let Some(task) = self.task.take() else { return };
-        let (unheard, _) = oneshot::channel();
-        // An error says that it has ended already.
-        let _ = std::mem::replace(&mut self.stop, unheard).send(());
+    pub async fn stop(self) {
+        drop(self.alive);
         // It neither panics nor is it aborted, but with the runtime.
-        drop(task.await);
+        drop(self.task.await);
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
-    }
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: oneshot::Receiver<()>) {
-    let (pool, size) = &*POOL;
-    // However many one box wants, there is something left for the others.
-    let own = Arc::new(Semaphore::new(shared.bounds.connections.min(size / 4).max(1)));
+async fn accept(listener: TcpListener, shared: Arc<Shared>, mut ended: oneshot::Receiver<()>) {
     let mut connections = JoinSet::new();
-    loop {
-        // Not accepted before there is room: what waits, waits in the kernel.
-        let next = next(&listener, &own, pool);
-        tokio::select! {
-            _ = &mut stopped => break,
-            Some(_) = connections.join_next() => {}
-            accepted = next => {
-                if let Some((stream, room)) = accepted {
-                    connections.spawn(serve(Arc::clone(&shared), stream, room));
-                }
-            }
-        }
+    tokio::select! {
+        _ = &mut ended => {}
+        () = accept_all(&listener, &shared, &mut connections) => {}
     }
     connections.shutdown().await;
 }
 
-type Room = (OwnedSemaphorePermit, OwnedSemaphorePermit);
-
-async fn next(listener: &TcpListener, own: &Arc<Semaphore>, pool: &Arc<Semaphore>) -> Option<(TcpStream, Room)> {
-    // Neither is ever closed.
-    let own = Arc::clone(own).acquire_owned().await.ok()?;
-    let pool = Arc::clone(pool).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, (own, pool))),
-        Err(error) => {
-            tracing::debug!(%error, "no connection was accepted");
-            tokio::time::sleep(PAUSE).await;
-            None
+/// Accepts for ever. No connection is accepted before its box has room for it: what waits, waits in the kernel.
+async fn accept_all(listener: &TcpListener, shared: &Arc<Shared>, connections: &mut JoinSet<()>) {
+    let (pool, size) = &*POOL;
+    // However many one box wants, there is something left for the others.
+    let own = Arc::new(Semaphore::new(shared.bounds.connections.min(size / 4).max(1)));
+    // The semaphores are never closed.
+    while let Ok(room) = Arc::clone(&own).acquire_owned().await {
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Only now: a box that nobody connects in is not to hold what others wait for.
+                let Ok(place) = Arc::clone(pool).acquire_owned().await else { return };
+                connections.spawn(serve(Arc::clone(shared), stream, (room, place)));
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no connection was accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 }
+
+type Room = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 async fn serve(shared: Arc<Shared>, stream: TcpStream, _room: Room) {
     // For answers that come in small pieces. It fails only on what is no TCP any more.
