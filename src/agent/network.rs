@@ -5,11 +5,13 @@
 //! [`Gateway::close`] ends all of it, when the box is gone, and gives what is certain: what was refused, and how often.
 //!
 //! The record is written by a task of its own, so that a slow disk holds up no request. It is bounded: after
-//! [`RECORD_MAX`] bytes requests are only counted, and the last line of the attempt says how many are left out. A record that
+//! [`RECORD_MAX`] bytes, and while too many wait for the disk, requests are only counted, and the last line of the attempt says how many are left out. A record that
 //! cannot be written is told of, and fails nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use sandbox::Sandbox;
@@ -33,6 +35,9 @@ pub const OF_VERIFIER: &str = "`verify.network.allow`";
 
 /// The longest record of one agent, in bytes; some 20,000 requests.
 const RECORD_MAX: u64 = 4 << 20;
+
+/// How many requests wait to be written down at most, for as long as the disk is slow.
+const WAITING: usize = 16 << 10;
 
 /// How many different refusals are told of.
 const TOLD: usize = 16;
@@ -105,11 +110,16 @@ impl Gateway {
     /// Serves the relay of a box. `attempt` goes into each line of the record at `path`.
     pub fn open(boxed: &Sandbox, setup: Setup, path: PathBuf, attempt: u64) -> std::io::Result<Option<Self>> {
         let Some(relay) = boxed.take_relay()? else { return Ok(None) };
-        let (tell, told) = mpsc::unbounded_channel();
+        let (tell, told) = mpsc::channel(WAITING);
+        let missed = Arc::new(AtomicU64::new(0));
         let rules = setup.rules.clone();
-        // The scribe is there for as long as the proxy.
-        let proxy = Proxy::start(relay, setup, move |visit| drop(tell.send(visit)));
-        let scribe = tokio::spawn(Scribe { attempt, rules, heard: Heard::default() }.write(told, path));
+        let scribe = Scribe { attempt, rules, missed: Arc::clone(&missed), heard: Heard::default() };
+        let scribe = tokio::spawn(scribe.write(told, path));
+        let proxy = Proxy::start(relay, setup, move |visit| {
+            if tell.try_send(visit).is_err() {
+                missed.fetch_add(1, Ordering::Relaxed);
+            }
+        });
         Ok(Some(Self { proxy, scribe }))
     }
 
@@ -135,12 +145,14 @@ impl Gateway {
 struct Scribe {
     attempt: u64,
     rules: Rules,
+    /// Requests that it was not told of, because too many waited.
+    missed: Arc<AtomicU64>,
     heard: Heard,
 }
 
 impl Scribe {
     /// Writes down what comes until the proxy is gone.
-    async fn write(mut self, mut told: mpsc::UnboundedReceiver<Visit>, path: PathBuf) -> Heard {
+    async fn write(mut self, mut told: mpsc::Receiver<Visit>, path: PathBuf) -> Heard {
         const AT_ONCE: usize = 256;
         let mut record = match Record::open(&path).await {
             Ok(record) => Some(record),
@@ -159,6 +171,7 @@ impl Scribe {
             }
             self.save(&mut record).await;
         }
+        left_out += self.missed.load(Ordering::Relaxed);
         if left_out > 0
             && let Some(record) = &mut record
         {
@@ -263,4 +276,77 @@ pub fn load(path: &Path) -> std::io::Result<(Vec<NetworkVisit>, u64)> {
         }
     }
     Ok((visits, left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use sandbox::proxy::{Protocol, Refusal, Target};
+
+    use super::*;
+
+    fn visit(host: &str, decision: Decision) -> Visit {
+        Visit {
+            at: SystemTime::UNIX_EPOCH,
+            protocol: Protocol::Connect,
+            target: Some(Target::parse(host, Some(443)).unwrap()),
+            decision,
+            address: None,
+            up: 1,
+            down: 2,
+            took: Duration::from_millis(3),
+        }
+    }
+
+    /// What a scribe writes of these, after `missed` it was not told of.
+    async fn written(path: &Path, attempt: u64, visits: impl IntoIterator<Item = Visit>, missed: u64) -> Heard {
+        let (tell, told) = mpsc::channel(WAITING);
+        let rules = Rules::new().place("the list");
+        let missed = Arc::new(AtomicU64::new(missed));
+        let scribe =
+            tokio::spawn(Scribe { attempt, rules, missed, heard: Heard::default() }.write(told, path.to_owned()));
+        for visit in visits {
+            tell.send(visit).await.unwrap();
+        }
+        drop(tell);
+        scribe.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_record_is_bounded_and_says_what_it_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agents/a/network.jsonl");
+        let many = (0..30_000).map(|_| visit("a.example", Decision::Refused(Refusal::NotListed)));
+        let heard = written(&path, 1, many, 7).await;
+        assert!(heard.lost.is_none() && heard.more == 0);
+        assert_eq!(heard.refused.values().collect::<Vec<_>>(), [&30_000], "every one counts");
+        let (visits, left_out) = load(&path).unwrap();
+        assert!(visits.len() > 10_000 && visits.len() as u64 + left_out == 30_007, "{} {left_out}", visits.len());
+        assert!(path.metadata().unwrap().len() < RECORD_MAX + 100);
+        // The next attempt goes on in the same file, in which there is no room.
+        written(&path, 2, [visit("b.example", Decision::Allowed)], 0).await;
+        assert_eq!(load(&path).unwrap(), (visits, left_out + 1));
+        assert_eq!(load(&folder.path().join("none")).unwrap(), (Vec::new(), 0));
+    }
+
+    #[tokio::test]
+    async fn refusals_are_told_of_by_what_and_why_and_not_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |host: String, refusal| visit(&host, Decision::Refused(refusal));
+        let many = (0..40).map(|n| refused(format!("h{n:02}.example"), Refusal::NotListed));
+        let others = [refused("h00.example".to_owned(), Refusal::Denied), visit("h00.example", Decision::Allowed)];
+        let heard = written(&folder.path().join("network.jsonl"), 1, others.into_iter().chain(many), 0).await;
+        assert_eq!((heard.refused.len(), heard.more), (TOLD, 25));
+        let first: Vec<&String> = heard.refused.keys().take(2).collect();
+        assert_eq!(first[0], "h00.example:443\nin the deny-list");
+        assert_eq!(first[1], "h00.example:443\nnot in the allow-list; add \"h00.example:443\" to the list");
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_written_fails_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let heard = written(folder.path(), 1, [visit("a.example", Decision::Refused(Refusal::NotListed))], 0).await;
+        assert!(heard.lost.is_some() && heard.refused.len() == 1);
+    }
 }
