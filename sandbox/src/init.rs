@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::process::{DumpableBehavior, PidfdFlags, Signal};
 use std::ffi::OsStr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixListener;
@@ -49,6 +50,7 @@ pub fn init_main_if_asked() {
 struct Build<'a> {
     mounts: Mounts,
     listeners: Vec<UnixListener>,
+    relay: Option<TcpListener>,
     control: BorrowedFd<'a>,
 }
 
@@ -222,7 +224,7 @@ fn wait_for(init: Pid) -> i32 {
 }
 
 fn init(enforcement: &Enforcement, group: Option<&Group>, control: BorrowedFd<'_>) -> i32 {
-    let mut build = Build { mounts: Mounts::default(), listeners: Vec::new(), control };
+    let mut build = Build { mounts: Mounts::default(), listeners: Vec::new(), relay: None, control };
     for (index, step) in enforcement.steps().iter().enumerate() {
         if step.stage() != Stage::Init {
             continue;
@@ -239,7 +241,8 @@ fn init(enforcement: &Enforcement, group: Option<&Group>, control: BorrowedFd<'_
             return 1;
         }
     };
-    let files: Vec<BorrowedFd<'_>> = build.listeners.iter().map(|listener| listener.as_fd()).collect();
+    let unix = build.listeners.iter().map(|listener| listener.as_fd());
+    let files: Vec<BorrowedFd<'_>> = unix.chain(build.relay.iter().map(|listener| listener.as_fd())).collect();
     if wire::tell(control, &Report::Ready, &files).is_err() {
         return 1;
     }
@@ -271,6 +274,11 @@ impl Build<'_> {
             Step::Loopback => Ok(sys::loopback_up()?),
             Step::Listen { path } => {
                 self.listeners.push(listen(path).map_err(|fault| fault.at(path))?);
+                Ok(())
+            }
+            Step::Relay { port } => {
+                // A socket stays in the network it was made in, whoever holds it: what is accepted on it comes from here.
+                self.relay = Some(TcpListener::bind((Ipv4Addr::LOCALHOST, *port))?);
                 Ok(())
             }
             Step::DropCapabilities => drop_capabilities(),

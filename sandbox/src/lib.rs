@@ -33,6 +33,7 @@
 //! | mounts, [`Step::Root`] to [`Step::Pivot`] | writing and seeing what was not given, contents and metadata | a mount that is wrong or got round |
 //! | pid namespace | signals and tracing from inside to outside; anything left behind | processes of the box among themselves |
 //! | network, ipc, uts namespaces | sockets of the host's network, abstract ones too; shared memory | pathname sockets in places that are not hidden |
+//! | relay, with a [`proxy`] behind it | reaching what is not listed, where a box is to reach something | what is said to hosts that are |
 //! | no capability, no new privilege | what root, or a program that becomes root, may do | what any user may do |
 //! | [`Guard::Landlock`] | writing elsewhere even so; with the host's network, its abstract sockets; signals and tracing between a box's commands and its init | changes of modes and times, reading, what lies read-only in something writable |
 //! | [`Guard::Seccomp`] | parts of the kernel that attacks begin with; typing into a terminal; keys; namespaces once more | the calls that programs need |
@@ -40,6 +41,9 @@
 //! Landlock is the one layer that may be missing: without it all the rest holds, and [`Host::shortcomings`] has the warning.
 //! Without any other there is a [`Refusal`]. It says nothing of TCP, for it knows ports and not addresses, and a box without
 //! a network has a loopback that test servers must be able to use.
+//!
+//! A box with [`Network::Relay`] has one way out of its network: a port on its loopback, whose listening socket the parent holds.
+//! What comes out there is the parent's to decide on, for which [`proxy`] is ready to use; it can be used without the rest, too.
 //!
 //! [`Nesting::Allowed`] is for programs that bring a sandbox of their own. The kernel forbids every mount to a process that
 //! Landlock's rules about files hold for, so these are left out then, and the filter lets namespaces and mounts be made.
@@ -143,6 +147,7 @@ mod policy;
 mod probe;
 mod program;
 mod protection;
+pub mod proxy;
 mod refusal;
 mod sandbox;
 mod serve;

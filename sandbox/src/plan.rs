@@ -68,6 +68,9 @@ impl Enforcement {
             steps.push(Step::Loopback);
         }
         steps.extend(policy.listen.iter().map(|path| Step::Listen { path: path.clone() }));
+        if let Network::Relay { port } = policy.network {
+            steps.push(Step::Relay { port });
+        }
         steps.extend([Step::DropCapabilities, Step::NoNewPrivileges, Step::Undumpable]);
         steps.extend(bounds.command);
         let guards = guards(policy, &placed, host);
@@ -142,6 +145,11 @@ impl Enforcement {
     /// The paths of the sockets made inside, in order.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = &Path> {
         self.steps.iter().filter_map(|step| if let Step::Listen { path } = step { Some(path.as_path()) } else { None })
+    }
+
+    /// The port of the relay, if there is one.
+    pub(crate) fn relay(&self) -> Option<u16> {
+        self.steps.iter().find_map(|step| if let Step::Relay { port } = step { Some(*port) } else { None })
     }
 
     /// The same without one kind of step, for tests that show what is lost without it.
@@ -277,6 +285,7 @@ fn depth(step: &Step) -> usize {
         | Step::Hostname { .. }
         | Step::Loopback
         | Step::Listen { .. }
+        | Step::Relay { .. }
         | Step::DropCapabilities
         | Step::NoNewPrivileges
         | Step::Undumpable

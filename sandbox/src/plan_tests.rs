@@ -153,6 +153,21 @@ fn steps_come_in_an_order_that_holds() {
 }
 
 #[test]
+fn a_relay_is_made_in_a_network_of_its_own_before_rights_are_dropped() {
+    let relay = agent().network(Network::Relay { port: 3128 });
+    let steps = Enforcement::plan(&relay, &ROOT).unwrap().steps().to_vec();
+    let at = |wanted: Step| steps.iter().position(|step| *step == wanted).unwrap();
+    assert!(at(Step::Unshare { network: true }) < at(Step::Loopback));
+    assert!(at(Step::Loopback) < at(Step::Relay { port: 3128 }));
+    assert!(at(Step::Relay { port: 3128 }) < at(Step::DropCapabilities));
+    assert_eq!(Step::Relay { port: 3128 }.to_string(), "relay 127.0.0.1:3128");
+    for network in [Network::None, Network::Host] {
+        assert_eq!(Enforcement::plan(&agent().network(network), &ROOT).unwrap().relay(), None);
+    }
+    assert!(refusal(&agent().network(Network::Relay { port: 0 })).contains("0 is none"));
+}
+
+#[test]
 fn a_host_that_cannot_is_refused() {
     let blocked = Host { obstacle: Some(Obstacle::AppArmor), ..ROOT };
     let refusal = Enforcement::plan(&agent(), &blocked).unwrap_err();

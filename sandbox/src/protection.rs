@@ -141,6 +141,7 @@ fn of_step(step: &Step) -> Vec<Protection> {
         | Step::Hostname { .. }
         | Step::Loopback
         | Step::Listen { .. }
+        | Step::Relay { .. }
         | Step::Undumpable
         | Step::Limit { resource: Resource::Core | Resource::OpenFiles, .. } => Vec::new(),
     }

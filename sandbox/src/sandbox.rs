@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
+use std::net::TcpListener as TcpStdListener;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -47,6 +48,7 @@ pub struct Sandbox {
     ended: watch::Receiver<bool>,
     reader: JoinHandle<()>,
     listeners: Mutex<HashMap<PathBuf, StdListener>>,
+    relay: Mutex<Option<TcpStdListener>>,
     next: AtomicU64,
 }
 
@@ -97,8 +99,20 @@ impl Sandbox {
         tokio::spawn(keep(outer, leaf, tell_end));
         let reader = tokio::spawn(read(Arc::clone(&control), Arc::clone(&waiting)));
         let paths = enforcement.listeners().map(Path::to_owned);
-        let listeners = paths.zip(listeners.into_iter().map(StdListener::from)).collect();
-        Self { control, init, waiting, ended, reader, listeners: Mutex::new(listeners), next: AtomicU64::new(1) }
+        let mut files = listeners.into_iter();
+        // The map stops at the last path, and leaves the socket of the relay where it is.
+        let listeners = paths.zip(files.by_ref().map(StdListener::from)).collect();
+        let relay = enforcement.relay().and_then(|_| files.next()).map(TcpStdListener::from);
+        Self {
+            control,
+            init,
+            waiting,
+            ended,
+            reader,
+            listeners: Mutex::new(listeners),
+            relay: Mutex::new(relay),
+            next: AtomicU64::new(1),
+        }
     }
 
     /// Starts a command. One main command runs at a time; the next may start as soon as the last one's
@@ -172,6 +186,17 @@ impl Sandbox {
         };
         listener.set_nonblocking(true)?;
         UnixListener::from_std(listener).map(Some)
+    }
+
+    /// The listening end of the relay, on which nobody but the box's processes can connect; `None` if the policy has
+    /// none, or if it was taken before. The box's network lives as long as this does, so it is to go with the box.
+    pub fn take_relay(&self) -> io::Result<Option<TcpListener>> {
+        let taken = self.relay.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(listener) = taken else {
+            return Ok(None);
+        };
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener).map(Some)
     }
 
     /// Kills the box and waits until the kernel has removed the last process of it.

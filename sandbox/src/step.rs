@@ -159,6 +159,11 @@ pub enum Step {
         #[serde(with = "crate::wire::path")]
         path: PathBuf,
     },
+    /// A TCP socket on the box's own loopback that the box can connect to and the parent process accepts on.
+    Relay {
+        /// The port.
+        port: u16,
+    },
     /// No capability is left, nor can one come back.
     DropCapabilities,
     /// No program can give more rights than its caller has.
@@ -198,6 +203,7 @@ impl Step {
             | Self::Hostname { .. }
             | Self::Loopback
             | Self::Listen { .. }
+            | Self::Relay { .. }
             | Self::DropCapabilities
             | Self::NoNewPrivileges
             | Self::Undumpable => Stage::Init,
@@ -244,6 +250,7 @@ impl fmt::Display for Step {
             Self::Hostname { name } => write!(f, "hostname {name}"),
             Self::Loopback => f.write_str("loopback up"),
             Self::Listen { path } => write!(f, "listen {}", path.display()),
+            Self::Relay { port } => write!(f, "relay 127.0.0.1:{port}"),
             Self::DropCapabilities => f.write_str("drop capabilities"),
             Self::NoNewPrivileges => f.write_str("no new privileges"),
             Self::Undumpable => f.write_str("init unreadable"),

@@ -83,7 +83,7 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// From the outer process, with a pidfd of init beside it.
     Born,
-    /// All steps done; the listening sockets come beside it, in the order of the plan.
+    /// All steps done; the listening sockets come beside it, in the order of the plan, that of the relay last.
     Ready,
     /// A step failed, or a guard, which are counted on from there: its index, the path it was about, the kernel's answer.
     Failed { step: usize, path: Option<OsString>, errno: i32 },

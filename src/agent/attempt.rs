@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::Error;
+use super::network::{self, Gateway};
 use super::output::{Allowance, OutputLog};
 use super::supervise::{Bounds, Cut, Ended, Happening, Supervisor, output_pipe};
 use super::turn::{Progress, Scribe, TurnEnd};
@@ -110,15 +111,25 @@ pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
     let mut attempt = Attempt::new(&assignment, begun);
     let stop = match attempt.open_box().await? {
         Err(stop) => Some(stop),
-        Ok((boxed, mut socket)) => {
+        Ok(Opened { boxed, mut socket, gateway }) => {
             let stop = attempt.work(&boxed, socket.as_mut()).await;
             let closed = boxed.shutdown().await;
+            if let Some(gateway) = gateway {
+                attempt.hints.extend(gateway.close().await);
+            }
             let stop = stop?;
             closed.map_err(Error::Box)?;
             stop
         }
     };
     attempt.finish(stop, begun.elapsed())
+}
+
+/// A box, with what serves it.
+struct Opened {
+    boxed: Sandbox,
+    socket: Option<TurnSocket>,
+    gateway: Option<Gateway>,
 }
 
 struct Attempt<'a> {
@@ -169,8 +180,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn open_box(&mut self) -> Going<(Sandbox, Option<TurnSocket>)> {
-        let Assignment { task, workspace, capturer, .. } = self.of;
+    async fn open_box(&mut self) -> Going<Opened> {
+        let Assignment { task, workspace, capturer, run, attempt, .. } = self.of;
         let refused = |reason: String| Ok(Err(Stop::new(AttemptOutcome::SandboxRefused, reason)));
         if let Err(error) = capturer.environment.require_program() {
             return refused(error.to_string());
@@ -184,10 +195,16 @@ impl<'a> Attempt<'a> {
             Ok(enforcement) => enforcement,
             Err(refusal) => return refused(refusal.to_string()),
         };
+        let proxy = match network::prepare(&task.sandbox.network, &capturer.environment, network::OF_AGENTS).await {
+            Ok(proxy) => proxy,
+            Err(reason) => return refused(reason),
+        };
         match Sandbox::start(&enforcement, &capturer.environment.launcher()).await {
             Ok(boxed) => {
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
-                Ok(Ok((boxed, listener.map(TurnSocket::new))))
+                let open = |setup| Gateway::open(&boxed, setup, run.network(&task.name), u64::from(*attempt));
+                let gateway = proxy.map(open).transpose().map_err(Error::Pipe)?.flatten();
+                Ok(Ok(Opened { boxed, socket: listener.map(TurnSocket::new), gateway }))
             }
             Err(error) => refused(with_causes(&error)),
         }
@@ -492,6 +509,7 @@ impl<'a> Attempt<'a> {
         // What names the box's own places comes last, so that a plan cannot point them elsewhere.
         let mut variables = passed;
         variables.extend(crate::workspace::box_variables(&capturer.environment));
+        variables.extend(crate::workspace::network_variables(&task.sandbox.network));
         let mut own = |name: &str, value: String| {
             variables.insert(name.into(), value.into());
         };

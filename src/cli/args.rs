@@ -79,6 +79,7 @@ pub struct Globals {
 
 /// What to do.
 #[derive(Debug, Clone, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, for the whole life of the program")]
 pub enum Verb {
     /// Run a plan: agents side by side, then merge and verify
     #[command(after_help = "\
@@ -92,7 +93,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   sandbox exec --name docs --owns 'docs/**' -- ./write-docs
-  sandbox exec --name fix --time 10m --network host --env API_KEY -- my-agent 'mend the login'
+  sandbox exec --name fix --time 10m --allow-host api.example.com:443 --env API_KEY -- my-agent 'mend the login'
   sandbox exec --name fix --verify 'make test' --land -- my-agent 'mend the login'")]
     Exec(Box<ExecArgs>),
     /// Show how a run stands, one row for each agent
@@ -110,7 +111,8 @@ Examples:
   sandbox inspect parser
   sandbox inspect parser --turn 1.2
   sandbox inspect parser --patch | git apply --stat
-  sandbox inspect parser --turn 1.2 --patch --reverse")]
+  sandbox inspect parser --turn 1.2 --patch --reverse
+  sandbox inspect parser --network    what it asked of the network, and what was refused")]
     Inspect(InspectArgs),
     /// Print the output of an agent or of the verifier, or the events of a run
     #[command(after_help = "\
@@ -291,6 +293,9 @@ pub struct ExecArgs {
     /// Its network: `none` or `host`
     #[arg(long, value_name = "NETWORK", value_parser = network, default_value = "none")]
     pub network: Network,
+    /// A host it may reach, through a proxy; may be given several times
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "network")]
+    pub allow_host: Vec<String>,
     /// A variable to pass in, by name; may be given several times
     #[arg(long, value_name = "NAME", value_parser = variable)]
     pub env: Vec<String>,
@@ -345,6 +350,9 @@ pub struct InspectArgs {
     /// Print what the agent printed
     #[arg(long, group = "view")]
     pub output: bool,
+    /// Print what it asked of the network
+    #[arg(long, group = "view", conflicts_with = "turn")]
+    pub network: bool,
 }
 
 /// `logs`

@@ -385,7 +385,7 @@ pub struct AttemptFinished {
     pub changed_since_fork: u64,
     /// Paths that differ from the fork point and that the contract does not cover.
     pub outside_since_fork: Vec<RepoPath>,
-    /// Things the agent was kept from, as far as its output tells. Inferred.
+    /// Things the agent was kept from: by its network's list for certain, else as far as its output tells, inferred.
     #[serde(default)]
     pub hints: Vec<String>,
 }

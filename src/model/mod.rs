@@ -11,6 +11,7 @@ pub mod event;
 pub mod fault;
 pub mod gate;
 pub mod ids;
+pub mod network;
 pub mod outcome;
 pub mod path;
 pub mod plan;

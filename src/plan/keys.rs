@@ -24,7 +24,7 @@ const fn later(path: &'static str, kind: &'static str, meaning: &'static str) ->
     Key { path, kind, default: "", meaning, supported: false }
 }
 
-const NETWORK: &str = "`\"none\"` or `\"host\"`";
+const NETWORK: &str = "`\"none\"`, `\"host\"` or a table";
 const COMMAND: &str = "command";
 
 const KEYS: &[Key] = &[
@@ -39,6 +39,32 @@ const KEYS: &[Key] = &[
     ),
     key("run.timeout", "duration", "none", "how long the whole run may take"),
     key("sandbox.network", NETWORK, "`\"none\"`", "what network an agent has"),
+    key(
+        "sandbox.network.allow",
+        "list of `HOST:PORT`",
+        "`[]`",
+        "what may be reached through the proxy, and nothing else",
+    ),
+    key("sandbox.network.deny", "list of `HOST:PORT`", "`[]`", "what may not, whatever `allow` says"),
+    key(
+        "sandbox.network.inject.*.header",
+        "header",
+        "required",
+        "the header that a request to this host gets the secret in",
+    ),
+    key(
+        "sandbox.network.inject.*.env",
+        "name",
+        "required",
+        "your variable that holds the secret; inside it holds a stand-in",
+    ),
+    key("sandbox.network.inject.*.prefix", "text", "`\"\"`", "what stands before the secret, such as `\"Bearer \"`"),
+    key(
+        "sandbox.network.inject.*.base_url",
+        "name",
+        "none",
+        "a variable that inside holds the address to ask instead of the host's",
+    ),
     key("sandbox.expose", "list of paths", "`[]`", "paths from outside to show read-only"),
     key("sandbox.env", "list of names", "`[]`", "environment variables to pass in"),
     key("sandbox.limits.time", "duration", "`\"30m\"`", "the longest an attempt may take"),
@@ -54,7 +80,7 @@ const KEYS: &[Key] = &[
     key("workspace.setup", COMMAND, "none", "run once in each new worktree, inside the sandbox"),
     key("verify.command", COMMAND, "none", "what judges the combined result; exit 0 is the only pass"),
     key("verify.timeout", "duration", "`sandbox.limits.time`", "the longest the verifier may take"),
-    key("verify.network", NETWORK, "`\"none\"`", "what network the verifier has"),
+    key("verify.network", NETWORK, "`\"none\"`", "what network the verifier has, written like `sandbox.network`"),
     key("verify.env", "list of names", "`[]`", "environment variables to pass to the verifier"),
     key("verify.protect", "list of globs", "`[]`", "more paths whose change waits for a decision, whoever owns them"),
     later("verify.cache", "list of paths", "folders kept between verifications of a run"),
@@ -70,7 +96,12 @@ const KEYS: &[Key] = &[
     later("agents.*.prompt_file", "path", "a file with what the agent is asked to do"),
     later("agents.*.verify", COMMAND, "what judges this agent's work alone"),
     later("agents.*.workdir", "path", "the folder the agent starts in"),
-    key("agents.*.sandbox.network", NETWORK, "`sandbox.network`", "this agent's network"),
+    key(
+        "agents.*.sandbox.network",
+        NETWORK,
+        "`sandbox.network`",
+        "this agent's network, written like `sandbox.network`",
+    ),
     key("agents.*.sandbox.expose", "list of paths", "`sandbox.expose`", "this agent's paths from outside"),
     key("agents.*.sandbox.env", "list of names", "`sandbox.env`", "this agent's environment variables"),
     key("agents.*.sandbox.limits.time", "duration", "`sandbox.limits.time`", "the longest an attempt of it may take"),

@@ -20,6 +20,7 @@ mod glob;
 mod graph;
 mod keys;
 mod machine;
+mod network;
 mod overlap;
 mod preview;
 mod protect;

@@ -1,7 +1,7 @@
 //! A plan of one agent, without a file: what `exec` runs.
 
 use crate::model::plan::{
-    AgentTask, Argv, Contract, LandMode, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
+    AgentTask, Argv, Contract, LandMode, Network, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
 };
 
 use super::finding::{Finding, Findings, Severity};
@@ -107,6 +107,11 @@ impl Single {
             }
             for (name, size) in [("memory", sandbox.limits.memory), ("disk", sandbox.limits.disk)] {
                 check(name, size.map_or(Ok(()), value::box_size));
+            }
+            if let Network::Allow(list) = &sandbox.network {
+                for endpoint in &list.allow {
+                    check("the network", value::endpoint(endpoint));
+                }
             }
             for path in &sandbox.expose {
                 check("what is exposed", value::expose(path));

@@ -64,7 +64,7 @@ pub struct AttemptView {
     pub leftover_processes: Option<u32>,
     /// Its turns, oldest first.
     pub turns: Vec<TurnView>,
-    /// Things it was kept from, as far as its output tells. Inferred.
+    /// Things it was kept from: by its network's list for certain, else as far as its output tells, inferred.
     pub hints: Vec<String>,
 }
 

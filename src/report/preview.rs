@@ -3,7 +3,7 @@
 use super::look::{Look, Tone};
 use super::text;
 use crate::model::Bytes;
-use crate::model::plan::{LandMode, Limits, Network};
+use crate::model::plan::{AllowList, LandMode, Limits, Network};
 use crate::plan::{AgentPreview, BoxPreview, Preview};
 
 /// The preview as text. Its JSON is the [`Preview`] itself.
@@ -90,7 +90,7 @@ fn bounds(sandbox: &BoxPreview) -> String {
     let mut words = vec![match &sandbox.network {
         Network::None => "no network".to_owned(),
         Network::Host => "the host's network".to_owned(),
-        Network::Allow(list) => format!("the network as far as {}", text::list(&list.allow, usize::MAX)),
+        Network::Allow(list) => listed(list),
     }];
     if !sandbox.expose.is_empty() {
         words.push(format!("sees {}", text::list(&sandbox.expose, usize::MAX)));
@@ -101,10 +101,37 @@ fn bounds(sandbox: &BoxPreview) -> String {
     words.join(", ")
 }
 
+fn listed(list: &AllowList) -> String {
+    let secrets = list.inject.keys().map(|host| format!("{host} with a secret"));
+    let all: Vec<String> = list.allow.iter().cloned().chain(secrets).collect();
+    let but = if list.deny.is_empty() { String::new() } else { format!(" but {}", text::list(&list.deny, usize::MAX)) };
+    if all.is_empty() {
+        return "a network that reaches nothing".to_owned();
+    }
+    format!("the network as far as {}{but}", text::list(&all, usize::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plan::load;
+
+    #[test]
+    fn a_list_of_hosts_in_words() {
+        let injection = crate::model::plan::Injection {
+            header: "x".to_owned(),
+            env: "KEY".to_owned(),
+            prefix: String::new(),
+            base_url: None,
+        };
+        let mut list = AllowList::default();
+        assert_eq!(listed(&list), "a network that reaches nothing");
+        list.inject.insert("b.example".to_owned(), injection);
+        assert_eq!(listed(&list), "the network as far as b.example with a secret");
+        list.allow.push("*.a.example:443".to_owned());
+        list.deny.push("c.a.example:443".to_owned());
+        assert_eq!(listed(&list), "the network as far as *.a.example:443, b.example with a secret but c.a.example:443");
+    }
 
     #[test]
     fn dry_run() {

@@ -12,8 +12,9 @@ use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
 use super::start;
+use crate::agent::network::check_secrets;
 use crate::model::event::{EventKind, RunFinished, Subject};
-use crate::model::plan::Plan;
+use crate::model::plan::{Network, Plan, SandboxSettings};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RunId};
 use crate::store::Record;
@@ -53,12 +54,13 @@ pub async fn execute(
     signals: Signals,
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
+    require_secrets(&site, &plan)?;
     let capturer = site.capturer(begun).await?;
     if let Some((whose, refusal)) = crate::plan::unenforceable(&plan, &capturer.host).into_iter().next() {
         return Err(Error::Unfit { cause: format!("{whose}: {}", refusal.cause), fix: refusal.fix });
     }
     let isolation = isolation_layers(&capturer.host)?;
-    options.host = host_record(&capturer.host, &isolation);
+    options.host = host_record(&capturer.host, &isolation, &open_networks(&plan));
     for lack in capturer.host.shortcomings() {
         tracing::warn!(fix = %lack.fix, "{}", lack.cause);
     }
@@ -139,8 +141,36 @@ fn limit_means(host: &Host) -> serde_json::Map<String, serde_json::Value> {
     host.means().into_iter().map(|means| (means.limit.to_owned(), means.by.ok().into())).collect()
 }
 
+/// The boxes of a plan, with what messages call them.
+fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
+    let agents = plan.agents.iter().map(|agent| (format!("agent `{}`", agent.name), &agent.sandbox));
+    agents.chain(plan.verify.iter().map(|verify| ("the verifier".to_owned(), &verify.sandbox)))
+}
+
+/// Refuses a plan whose secrets are not there: its agents would ask in vain.
+fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
+    for (_, settings) in boxes(plan) {
+        check_secrets(&settings.network, &site.environment).map_err(|cause| {
+            let fix = "set the variable for this command, or take the host out of `inject`".to_owned();
+            Error::Unfit { cause, fix }
+        })?;
+    }
+    Ok(())
+}
+
+/// What is to be known of the boxes of a plan that have the host's network.
+pub fn open_networks(plan: &Plan) -> Vec<String> {
+    let open = boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
+    let warning = |(who, _)| {
+        format!(
+            "{who} has the host's whole network: this machine's own services, the local network, and everything else"
+        )
+    };
+    open.map(warning).collect()
+}
+
 /// What the machine can do, as it is kept with the run.
-fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
+fn host_record(host: &Host, layers: &[String], warnings: &[String]) -> serde_json::Value {
     serde_json::json!({
         "v": 1,
         "uid": host.uid,
@@ -151,5 +181,6 @@ fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
         "shortcomings": host.shortcomings().into_iter().map(|lack| lack.cause).collect::<Vec<_>>(),
         "limits": limit_means(host),
         "degraded": [],
+        "warnings": warnings,
     })
 }

@@ -29,7 +29,7 @@ mod stage;
 mod start;
 pub mod stop;
 
-pub use coordinator::{Options, Report, execute};
+pub use coordinator::{Options, Report, execute, open_networks};
 pub use error::Error;
 pub use recorder::{Observer, Recorder};
 pub use signals::{Ending, Signals};

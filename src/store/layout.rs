@@ -187,6 +187,16 @@ impl RunDir {
         self.agent(agent).join("output").join(format!("{turn}.log"))
     }
 
+    /// What an agent asked of the network.
+    pub fn network(&self, agent: &AgentName) -> PathBuf {
+        self.agent(agent).join("network.jsonl")
+    }
+
+    /// What the verifications of this run asked of it.
+    pub fn verify_network(&self) -> PathBuf {
+        self.root.join("verify").join("network.jsonl")
+    }
+
     /// What the `number`th verification of this run printed.
     pub fn verify_output(&self, number: u64) -> PathBuf {
         self.root.join("verify").join(format!("{number}.log"))

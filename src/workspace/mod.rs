@@ -23,7 +23,7 @@ pub use boxes::{capture_box, working_box};
 pub use by_hand::merge_by_hand;
 pub use check::{Workspace, WorkspaceRecord};
 pub use create::{Commission, create};
-pub use environment::{HostEnvironment, box_variables};
+pub use environment::{HostEnvironment, box_variables, network_variables};
 pub use error::Error;
 pub use private::seen;
 pub use remove::remove;

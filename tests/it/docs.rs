@@ -365,6 +365,7 @@ run = ["sh", "-c", "echo 2 > docs/x.txt; echo 3 > src/a.txt"]
     asked(&["inspect", "one", "--patch"], 0, "### `inspect AGENT --patch`");
     asked(&["inspect", "one", "--stat"], 0, "### `inspect AGENT --stat`");
     asked(&["inspect", "one", "--files"], 0, "### `inspect AGENT --files`");
+    asked(&["inspect", "one", "--network"], 0, "### `inspect AGENT --network`");
     asked(&["inspect", "one", "--output"], 0, "### `logs AGENT`");
     asked(&["logs", "verify"], 0, "### `logs AGENT`");
     asked(&["board"], 0, "### `board list`");

@@ -15,6 +15,7 @@ mod invariants;
 mod isolation;
 mod landing;
 mod limits;
+mod network;
 mod private_git;
 mod resume;
 mod retry;

@@ -24,6 +24,10 @@ fn main() {
     let outcome = match words.as_slice() {
         ["open-for-writing", path] => open_for_writing(path),
         ["tcp", address] => TcpStream::connect(address).map(|_| "connected".to_owned()).map_err(Into::into),
+        ["say", address, text] => say(address, text),
+        ["listen", address] => std::net::TcpListener::bind(address).map(|_| "bound".to_owned()).map_err(Into::into),
+        ["udp", address] => udp(address),
+        ["resolve", name] => resolve(name),
         ["abstract", name] => abstract_socket(name),
         ["unix", path] => unix_socket(path),
         ["new-user-namespace"] => new_user_namespace(),
@@ -73,6 +77,26 @@ fn unix_socket(path: &str) -> Outcome {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+/// Says something, with `\\r` and `\\n` for what they stand for, and returns the answer.
+fn say(address: &str, text: &str) -> Outcome {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(text.replace("\\r", "\r").replace("\\n", "\n").as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn udp(address: &str) -> Outcome {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    socket.send_to(b"hello", address)?;
+    Ok("sent".to_owned())
+}
+
+fn resolve(name: &str) -> Outcome {
+    let found: Vec<_> = std::net::ToSocketAddrs::to_socket_addrs(&(name, 80))?.collect();
+    Ok(format!("{found:?}"))
 }
 
 fn new_user_namespace() -> Outcome {

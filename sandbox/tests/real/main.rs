@@ -12,6 +12,8 @@ mod kills;
 mod limits;
 mod network;
 mod programs;
+mod proxy;
+mod relay;
 mod rights;
 mod starts;
 mod terminal;

@@ -236,6 +236,18 @@ const ONE_EACH: &[(&str, Code, (usize, usize), &str)] = &[
     ("verify.env = ['HOME']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadVariable, (2, 15), "sets itself"),
     ("workspace.seed = ['a/../../x']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "leads out"),
     ("workspace.seed = ['/etc']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "not a path from"),
+    (
+        "sandbox.network.allow = ['a.example']\nagents.a = { owns = ['a'], run = ['x'] }",
+        Code::BadEndpoint,
+        (2, 26),
+        "`a.example`, which has no port",
+    ),
+    (
+        "sandbox.network.inject.b = { header = 'x' }\nagents.a = { owns = ['a'], run = ['x'] }",
+        Code::BadInjection,
+        (2, 24),
+        "the secret for `b` has no `env`",
+    ),
     ("sandbox.expose = ['x']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "begins neither"),
     ("sandbox.expose = ['/']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "show everything"),
     ("agents.a = { owns = ['a'], run = ['x'], after = ['b'] }", Code::UnknownAgent, (2, 50), "which is no agent"),
