@@ -1,6 +1,7 @@
 //! What this machine can do, as plain data, and what stands in the way in words a user can act on.
 
 use crate::fence;
+use crate::form::Form;
 use crate::step::Step;
 use std::fmt;
 
@@ -45,6 +46,8 @@ pub struct Host {
     pub seccomp: bool,
     /// What keeps an empty box from starting, if anything does.
     pub obstacle: Option<Obstacle>,
+    /// The control group in which a box without namespaces can have one of its own. Looked for only where there are none.
+    pub kill_group: Option<std::path::PathBuf>,
 }
 
 /// Something that boxes do without on this machine, because the rest holds without it.
@@ -60,6 +63,9 @@ impl Host {
     /// What boxes do without here: worth a warning, no reason to refuse.
     pub fn shortcomings(&self) -> Vec<Shortcoming> {
         let of = |cause: String, fix: &str| vec![Shortcoming { cause, fix: fix.to_owned() }];
+        if self.form() == Form::LandlockOnly {
+            return self.shortcomings_without_namespaces();
+        }
         match self.landlock {
             None => of(
                 "Landlock is not in use: what a box may write is bounded by its mounts alone".to_owned(),
@@ -75,6 +81,29 @@ impl Host {
             ),
             Some(_) => Vec::new(),
         }
+    }
+}
+
+impl Host {
+    fn shortcomings_without_namespaces(&self) -> Vec<Shortcoming> {
+        let mut all = Vec::new();
+        if self.landlock.is_some_and(|version| version < fence::SCOPES) {
+            all.push(Shortcoming {
+                cause: "a command can signal other processes of yours: this kernel's Landlock does not bound signals"
+                    .to_owned(),
+                fix: "make namespaces available, or run on Linux 6.12 or newer".to_owned(),
+            });
+        }
+        if self.kill_group.is_none() {
+            all.push(Shortcoming {
+                cause:
+                    "leaky-possible: what a command leaves behind is looked for and killed one by one, and one that \
+                        forks fast enough may get away"
+                        .to_owned(),
+                fix: "make namespaces available, or run under `systemd-run --user --scope -p Delegate=yes`".to_owned(),
+            });
+        }
+        all
     }
 }
 

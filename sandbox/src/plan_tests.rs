@@ -1,11 +1,26 @@
 use super::*;
-use crate::host::Obstacle;
+use crate::host::{Kernel, Obstacle};
 use crate::policy::{Expose, Limits, PrivateDir};
+use crate::refusal::Layer;
 
-const ROOT: Host =
-    Host { uid: 0, gid: 0, kernel: Kernel { major: 6, minor: 18 }, landlock: Some(7), seccomp: true, obstacle: None };
-const USER: Host =
-    Host { uid: 501, gid: 20, kernel: Kernel { major: 5, minor: 12 }, landlock: None, seccomp: true, obstacle: None };
+const ROOT: Host = Host {
+    uid: 0,
+    gid: 0,
+    kernel: Kernel { major: 6, minor: 18 },
+    landlock: Some(7),
+    seccomp: true,
+    obstacle: None,
+    kill_group: None,
+};
+const USER: Host = Host {
+    uid: 501,
+    gid: 20,
+    kernel: Kernel { major: 5, minor: 12 },
+    landlock: None,
+    seccomp: true,
+    obstacle: None,
+    kill_group: None,
+};
 
 /// The shape that an agent's box has: everything below one home.
 fn agent() -> Policy {

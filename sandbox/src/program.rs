@@ -2,6 +2,7 @@
 
 use crate::guard::Guards;
 use crate::plan::Enforcement;
+use crate::reach::KillGroup;
 use crate::step::{Resource, Step};
 use crate::sys;
 use crate::wire::ChildStage;
@@ -21,6 +22,8 @@ pub(crate) struct Program<'a> {
     pub(crate) cwd: OsString,
     pub(crate) enforcement: &'a Enforcement,
     pub(crate) guards: &'a Guards,
+    /// What it joins before anything else of it runs.
+    pub(crate) group: Option<&'a KillGroup>,
 }
 
 type Failure = (ChildStage, i32);
@@ -149,6 +152,9 @@ fn run(
 }
 
 fn prepare(program: &Program<'_>, streams: [OwnedFd; 3]) -> Result<(), Failure> {
+    if let Some(group) = program.group {
+        group.join().map_err(setup)?;
+    }
     // A session of its own: no terminal to put input into, and no group that the parent's terminal signals.
     nix::unistd::setsid().map_err(setup)?;
     let [stdin, stdout, stderr] = streams;

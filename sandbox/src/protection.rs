@@ -38,6 +38,14 @@ pub enum Protection {
     LandlockScopes,
     /// System calls are filtered.
     Seccomp,
+    /// A command can read where it should and nowhere else, by rules on the process.
+    LandlockReads,
+    /// A command can neither connect nor listen over TCP, by rules on the process.
+    LandlockNetwork,
+    /// What a box without namespaces could reach over sockets and shared memory is filtered.
+    SocketFilter,
+    /// Its processes are killed as one, as a control group of their own.
+    KillGroup,
 }
 
 impl Protection {
@@ -59,6 +67,10 @@ impl Protection {
             Self::LandlockFiles => "landlock-files",
             Self::LandlockScopes => "landlock-scopes",
             Self::Seccomp => "seccomp",
+            Self::LandlockReads => "landlock-reads",
+            Self::LandlockNetwork => "landlock-network",
+            Self::SocketFilter => "socket-filter",
+            Self::KillGroup => "kill-group",
         }
     }
 }
@@ -100,6 +112,7 @@ fn of_step(step: &Step) -> Vec<Protection> {
         Step::ForbidNesting => vec![Protection::NoNesting],
         Step::DropCapabilities => vec![Protection::NoCapabilities],
         Step::NoNewPrivileges => vec![Protection::NoNewPrivileges],
+        Step::KillGroup { .. } => vec![Protection::KillGroup],
         Step::Map { .. }
         | Step::Private
         | Step::Clone { .. }
@@ -115,6 +128,9 @@ fn of_step(step: &Step) -> Vec<Protection> {
         | Step::Loopback
         | Step::Listen { .. }
         | Step::Undumpable
+        | Step::LeaveSession
+        | Step::Adopt
+        | Step::Link { .. }
         | Step::Limit { .. } => Vec::new(),
     }
 }
@@ -125,6 +141,13 @@ fn of_guard(guard: &Guard) -> Vec<Protection> {
             let files = writable.is_some().then_some(Protection::LandlockFiles);
             files.into_iter().chain(scopes.then_some(Protection::LandlockScopes)).collect()
         }
+        Guard::Cage { network, scopes, .. } => {
+            let mut all = vec![Protection::LandlockFiles, Protection::LandlockReads];
+            all.extend((!network).then_some(Protection::LandlockNetwork));
+            all.extend(scopes.then_some(Protection::LandlockScopes));
+            all
+        }
+        Guard::Sockets { .. } => vec![Protection::SocketFilter],
         Guard::Seccomp { .. } => vec![Protection::Seccomp],
     }
 }

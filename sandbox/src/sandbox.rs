@@ -6,6 +6,7 @@
 
 use crate::command::{self, Child, Command, Exit};
 use crate::error::{BoxError, SpawnError, StartError};
+use crate::init;
 use crate::launch::{self, Control, Launcher};
 use crate::plan::Enforcement;
 use crate::wire::{Answer, ChildStage, Order, Report};
@@ -38,12 +39,23 @@ struct Waiting {
 
 type Shared = Arc<Mutex<Waiting>>;
 
+/// Whether a box has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It lives.
+    NotYet,
+    /// With all in it.
+    Whole,
+    /// But something of it could not be ended in time.
+    Escaped,
+}
+
 /// A running box. Dropping it kills everything in it.
 pub struct Sandbox {
     control: Arc<Control>,
     init: OwnedFd,
     waiting: Shared,
-    ended: watch::Receiver<bool>,
+    ended: watch::Receiver<End>,
     reader: JoinHandle<()>,
     listeners: Mutex<HashMap<PathBuf, StdListener>>,
     next: AtomicU64,
@@ -91,7 +103,7 @@ impl Sandbox {
     ) -> Self {
         let control = Arc::new(control);
         let waiting = Shared::default();
-        let (tell_end, ended) = watch::channel(false);
+        let (tell_end, ended) = watch::channel(End::NotYet);
         tokio::spawn(keep(outer, tell_end));
         let reader = tokio::spawn(read(Arc::clone(&control), Arc::clone(&waiting)));
         let paths = enforcement.listeners().map(Path::to_owned);
@@ -172,11 +184,15 @@ impl Sandbox {
         UnixListener::from_std(listener).map(Some)
     }
 
-    /// Kills the box and waits until the kernel has removed the last process of it.
+    /// Kills the box and waits until the last process of it is gone. Without a pid namespace, tells of processes that could not
+    /// be ended in time.
     pub async fn kill(&self) -> Result<(), BoxError> {
         self.signal_init();
         self.ended().await;
-        Ok(())
+        match *self.ended.borrow() {
+            End::NotYet | End::Whole => Ok(()),
+            End::Escaped => Err(BoxError::Escaped),
+        }
     }
 
     /// The same, for the owner.
@@ -187,7 +203,7 @@ impl Sandbox {
     /// Waits until the box has ended, for whatever reason, and nothing of it is left.
     pub async fn ended(&self) {
         // An error says that the keeper is gone, which happens only when the runtime ends.
-        drop(self.ended.clone().wait_for(|ended| *ended).await);
+        drop(self.ended.clone().wait_for(|ended| *ended != End::NotYet).await);
     }
 
     /// By handle, so that it can never hit another process; one that has ended needs no signal.
@@ -284,10 +300,10 @@ async fn bury(outer: &mut tokio::process::Child) -> String {
 }
 
 /// Waits for the outer process, which outlives everything in the box.
-async fn keep(mut outer: tokio::process::Child, ended: watch::Sender<bool>) {
+async fn keep(mut outer: tokio::process::Child, ended: watch::Sender<End>) {
     // It has no other parent than us, so this fails only if it was collected already.
-    drop(outer.wait().await);
-    ended.send_replace(true);
+    let code = outer.wait().await.ok().and_then(|status| status.code());
+    ended.send_replace(if code == Some(init::ESCAPED) { End::Escaped } else { End::Whole });
 }
 
 /// Hands out reports until the box has ended.
@@ -299,8 +315,8 @@ async fn read(control: Arc<Control>, waiting: Shared) {
                 // Whoever asked may have given up.
                 waiting.answers.remove(&id).map(|asker| asker.send(answer));
             }
-            Report::Exited { id, status, leftovers, limit } => {
-                waiting.exits.remove(&id).map(|child| child.send(Exit { status, leftovers, limit }));
+            Report::Exited { id, status, leftovers, escaped, limit } => {
+                waiting.exits.remove(&id).map(|child| child.send(Exit { status, leftovers, escaped, limit }));
             }
             Report::Born | Report::Ready | Report::Failed { .. } => break,
         }
