@@ -30,7 +30,7 @@ use crate::model::plan::{AgentTask, Argv};
 use crate::model::{AttemptOutcome, CommitId, ProcessEnd, RefName, RepoPath, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::{Record, RunDir};
-use crate::workspace::{Workspace, seen, working_box};
+use crate::workspace::{Workspace, box_variables, seen, working_box};
 
 /// What drives an agent that is a command.
 pub const ADAPTER: &str = "command";
@@ -99,21 +99,39 @@ type Going<T> = Result<Result<T, Stop>, Error>;
 pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
     let begun = Instant::now();
     let mut attempt = Attempt::new(&assignment, begun);
-    let stop = match attempt.open_box().await? {
-        Err(stop) => Some(stop),
-        Ok((boxed, mut socket)) => {
+    let worked = match attempt.open_box().await {
+        Ok(Err(stop)) => Ok(Some(stop)),
+        Ok(Ok((boxed, mut socket))) => {
             let stop = attempt.work(&boxed, socket.as_mut()).await;
             let closed = boxed.shutdown().await;
-            let stop = stop?;
-            closed.map_err(Error::Box)?;
-            stop
+            stop.and_then(|stop| closed_well(stop, closed))
         }
+        Err(error) => Err(error),
+    };
+    // The worktree gets its own link back whatever happened; what the agent made of the other is told below.
+    let left = tokio::task::block_in_place(|| assignment.workspace.leave());
+    let stop = match (worked?, left) {
+        (_, Err(error @ crate::workspace::Error::Tampered { .. })) => {
+            Some(Stop::new(AttemptOutcome::Tampered, error.to_string()))
+        }
+        (_, Err(error)) => return Err(error.into()),
+        (stop, Ok(())) => stop,
     };
     attempt.finish(stop, begun.elapsed())
 }
 
+/// What outlives a box that has no namespace to end with is this agent's misfortune: nothing of it may be merged.
+fn closed_well(stop: Option<Stop>, closed: Result<(), BoxError>) -> Result<Option<Stop>, Error> {
+    match closed {
+        Ok(()) => Ok(stop),
+        Err(error @ BoxError::Escaped) => Ok(Some(Stop::new(AttemptOutcome::Failed, error.to_string()))),
+        Err(error) => Err(Error::Box(error)),
+    }
+}
+
 struct Attempt<'a> {
     of: &'a Assignment<'a>,
+    enforcement: Option<Enforcement>,
     scribe: Scribe<'a>,
     bounds: Bounds,
     progress: Progress,
@@ -137,6 +155,7 @@ impl<'a> Attempt<'a> {
         };
         Self {
             of,
+            enforcement: None,
             scribe: Scribe { capturer: of.capturer, workspace: of.workspace, ledger, journal: of.journal },
             bounds: Bounds {
                 deadline: begun + limits.time.unsigned_abs(),
@@ -171,11 +190,19 @@ impl<'a> Attempt<'a> {
             Err(error @ crate::workspace::Error::Expose { .. }) => return refused(error.to_string()),
             Err(error) => return Err(error.into()),
         };
-        let enforcement = match Enforcement::plan(&policy, &capturer.host) {
+        let enforcement = match capturer.enforcement(policy) {
             Ok(enforcement) => enforcement,
             Err(refusal) => return refused(refusal.to_string()),
         };
-        match Sandbox::start(&enforcement, &capturer.environment.launcher()).await {
+        match tokio::task::block_in_place(|| workspace.enter(capturer.host.form(), &capturer.surroundings)) {
+            Ok(()) => {}
+            Err(error @ crate::workspace::Error::Tampered { .. }) => {
+                return Ok(Err(Stop::new(AttemptOutcome::Tampered, error.to_string())));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let enforcement = self.enforcement.insert(enforcement);
+        match Sandbox::start(enforcement, &capturer.environment.launcher()).await {
             Ok(boxed) => {
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
                 Ok(Ok((boxed, listener.map(TurnSocket::new))))
@@ -250,6 +277,7 @@ impl<'a> Attempt<'a> {
             branch: RefName::agent_branch(self.of.run.id(), &self.of.task.name),
             worktree: self.of.workspace.place.worktree().to_owned(),
             adapter: ADAPTER.to_owned(),
+            degraded: self.of.capturer.host.lacks(),
         };
         self.scribe.record(self.subject(), EventKind::AttemptStarted(started))?;
         self.started = true;
@@ -313,7 +341,10 @@ impl<'a> Attempt<'a> {
     /// The box is gone under the command, killed from outside or for lack of memory. That is this agent's misfortune and
     /// nobody else's: what there is is captured.
     async fn lose_box(&mut self, boxed: &Sandbox, turn: u32, label: String, error: &BoxError) -> Going<()> {
-        boxed.kill().await.map_err(Error::Box)?;
+        match boxed.kill().await {
+            Ok(()) | Err(BoxError::Escaped) => {}
+            Err(error) => return Err(Error::Box(error)),
+        }
         let told = TurnEnd { label, interrupted: true, ..TurnEnd::default() };
         if let Err(stop) = self.close_turn(TurnId::new(self.of.attempt, turn), &told).await? {
             return Ok(Err(stop));
@@ -482,7 +513,8 @@ impl<'a> Attempt<'a> {
         }
         // What names the box's own places comes last, so that a plan cannot point them elsewhere.
         let mut variables = passed;
-        variables.extend(crate::workspace::box_variables(&capturer.environment));
+        let own_places = self.enforcement.iter().flat_map(|it| box_variables(&capturer.environment, it));
+        variables.extend(own_places);
         let mut own = |name: &str, value: String| {
             variables.insert(name.into(), value.into());
         };

@@ -1,9 +1,11 @@
 //! What can be typed. Only shapes: every value is checked on its way in, nothing is decided here.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use jiff::SignedDuration;
+use sandbox::Layer;
 
 use super::exit::Exit;
 use crate::model::plan::{Argv, Network};
@@ -131,7 +133,7 @@ Examples:
 Examples:
   sandbox merge
   sandbox merge login-3")]
-    Merge(RunOnly),
+    Merge(GoOnArgs),
     /// Judge what was merged, unless that very tree has been judged before
     #[command(after_help = "\
 Examples:
@@ -145,7 +147,7 @@ The target moves only if nothing is in the way, only from the commit that was ve
 Examples:
   sandbox land
   sandbox land login-3")]
-    Land(RunOnly),
+    Land(GoOnArgs),
     /// Try an agent again
     #[command(after_help = "\
 Examples:
@@ -235,6 +237,22 @@ impl Verb {
     }
 }
 
+/// What boxes may do without.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Degraded {
+    /// Go on without a layer of the sandbox that this machine cannot give: `namespaces`, `seccomp` or `limits`; recorded; may be
+    /// given several times
+    #[arg(long = "allow-degraded", value_name = "LAYER", value_parser = layer)]
+    pub allow_degraded: Vec<Layer>,
+}
+
+impl Degraded {
+    /// The layers.
+    pub fn layers(&self) -> BTreeSet<Layer> {
+        self.allow_degraded.iter().copied().collect()
+    }
+}
+
 /// `run`
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
@@ -249,6 +267,9 @@ pub struct RunArgs {
     /// Only show what would be done: order, contracts, commands
     #[arg(long)]
     pub dry_run: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
 }
 
 /// `exec`
@@ -281,6 +302,9 @@ pub struct ExecArgs {
     /// Put the result on the target if nothing is in the way; only what was judged lands
     #[arg(long, requires = "verify")]
     pub land: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -372,6 +396,16 @@ pub struct RunOnly {
     pub run: Option<String>,
 }
 
+/// `merge` and `land`
+#[derive(Debug, Clone, Args)]
+pub struct GoOnArgs {
+    /// The run [default: the newest]
+    pub run: Option<String>,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
+}
+
 /// `verify`
 #[derive(Debug, Clone, Args)]
 pub struct VerifyArgs {
@@ -380,6 +414,9 @@ pub struct VerifyArgs {
     /// Judge it again whatever has been said of it, with empty caches
     #[arg(long)]
     pub fresh: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
 }
 
 /// `retry`
@@ -393,6 +430,9 @@ pub struct RetryArgs {
     /// In a new worktree, on top of what has been merged; the old one is kept
     #[arg(long)]
     pub fresh: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
 }
 
 /// `clean`
@@ -403,6 +443,9 @@ pub struct CleanArgs {
     /// Only show what would be removed
     #[arg(long)]
     pub dry_run: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
 }
 
 /// `init`
@@ -467,6 +510,11 @@ fn network(text: &str) -> Result<Network, String> {
         "host" => Ok(Network::Host),
         _ => Err("possible are `none` and `host`".to_owned()),
     }
+}
+
+fn layer(text: &str) -> Result<Layer, String> {
+    let found = Layer::OPTIONAL.into_iter().find(|layer| layer.name() == text);
+    found.ok_or_else(|| "possible are `namespaces`, `seccomp` and `limits`".to_owned())
 }
 
 fn words(text: &str) -> Result<Argv, String> {

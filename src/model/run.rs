@@ -1,8 +1,9 @@
 //! The state of a run: a fold of its events, and of nothing else. Status, board, gate and reports are read off it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use sandbox::Layer;
 use serde::Serialize;
 
 use super::card::{Card, CardState};
@@ -152,6 +153,15 @@ impl RunState {
             last_seq: 0,
             last_activity_at: None,
         }
+    }
+
+    /// Layers that some box of the run did without, as was allowed.
+    pub fn degraded(&self) -> BTreeSet<Layer> {
+        let begun = self.started.iter().flat_map(|started| &started.degraded);
+        let attempts =
+            self.agents.iter().flat_map(|agent| &agent.attempts).filter_map(|attempt| attempt.started.as_ref());
+        let judged = self.verification.iter().flat_map(|judged| &judged.finished.degraded);
+        begun.chain(attempts.flat_map(|started| &started.degraded)).chain(judged).copied().collect()
     }
 
     /// The state after all of `events`.

@@ -25,6 +25,7 @@ const fn later(path: &'static str, kind: &'static str, meaning: &'static str) ->
 }
 
 const NETWORK: &str = "`\"none\"` or `\"host\"`";
+const LAYERS: &str = "list of `\"namespaces\"`, `\"seccomp\"`, `\"limits\"`";
 const COMMAND: &str = "command";
 
 const KEYS: &[Key] = &[
@@ -47,7 +48,7 @@ const KEYS: &[Key] = &[
     later("sandbox.limits.memory", "size", "the most memory of an attempt"),
     later("sandbox.limits.processes", "number", "the most processes of an attempt"),
     later("sandbox.limits.disk", "size", "the most disk space of an attempt"),
-    later("sandbox.allow_degraded", "list of layers", "layers of the sandbox that may be missing"),
+    key("sandbox.allow_degraded", LAYERS, "`[]`", "layers of the sandbox that this machine may be unable to give"),
     key("workspace.seed", "list of paths", "`[]`", "ignored files of the checkout to copy into each worktree"),
     key("workspace.setup", COMMAND, "none", "run once in each new worktree, inside the sandbox"),
     key("verify.command", COMMAND, "none", "what judges the combined result; exit 0 is the only pass"),
@@ -77,7 +78,7 @@ const KEYS: &[Key] = &[
     later("agents.*.sandbox.limits.memory", "size", "the most memory of an attempt of it"),
     later("agents.*.sandbox.limits.processes", "number", "the most processes of an attempt of it"),
     later("agents.*.sandbox.limits.disk", "size", "the most disk space of an attempt of it"),
-    later("agents.*.sandbox.allow_degraded", "list of layers", "layers of its sandbox that may be missing"),
+    key("agents.*.sandbox.allow_degraded", LAYERS, "`sandbox.allow_degraded`", "layers that its own may lack"),
 ];
 
 /// Every key, in the order of the reference.

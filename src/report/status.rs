@@ -1,9 +1,10 @@
 //! `status`: one row for each agent, and what stands of the run as a whole. Never the contents of a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use sandbox::Layer;
 use serde::{Serialize, Serializer};
 
 use super::board::CardRow;
@@ -499,6 +500,15 @@ pub struct StatusData {
     pub blocks: Option<Vec<GateBlock>>,
     /// The commit the target was set to.
     pub landed: Option<CommitId>,
+    /// Layers of isolation that some box of it did without, as was allowed.
+    pub degraded: BTreeSet<Layer>,
+}
+
+/// What boxes did without, where they did.
+pub(super) fn degraded_line(degraded: &BTreeSet<Layer>, look: Look) -> Option<String> {
+    let names: Vec<&str> = degraded.iter().map(|layer| layer.name()).collect();
+    let words = || format!("degraded  without {}, as was allowed", names.join(" and "));
+    (!names.is_empty()).then(|| Tone::Warn.paint(&words(), look))
 }
 
 impl StatusData {
@@ -531,6 +541,7 @@ impl StatusData {
             verifier: VerifierView::of(state),
             blocks: state.gate.as_ref().map(|gate| gate.blocks.clone()),
             landed: state.landed.clone(),
+            degraded: state.degraded(),
         }
     }
 
@@ -573,6 +584,9 @@ impl StatusData {
                 text::list(&candidate.merged, 8)
             };
             lines.push(format!("candidate {} ({merged})", candidate.commit.short()));
+        }
+        if let Some(line) = degraded_line(&self.degraded, look) {
+            lines.push(line);
         }
         lines.push(match (&self.verifier, &self.verify_command) {
             (Some(verifier), _) => format!("verifier  {}", verifier.line()),

@@ -1,13 +1,15 @@
 //! The whole of a run, in order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox::{Enforcement, Host, Policy, PrivateDir};
+use sandbox::{Host, Layer};
 
 use super::agents::{Crew, run_all};
 use super::error::Error;
 use super::finish::Finish;
+use super::isolation;
 use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
@@ -44,6 +46,11 @@ pub struct Report {
     pub landed: Option<CommitId>,
 }
 
+/// Lets every box of a plan do without layers that a flag names, where the machine cannot give them.
+pub fn allow_degraded(plan: &mut Plan, layers: &BTreeSet<Layer>) {
+    isolation::allow(plan, layers);
+}
+
 /// Carries out a plan, from the first event to the last.
 pub async fn execute(
     site: Site,
@@ -53,12 +60,11 @@ pub async fn execute(
     signals: Signals,
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
-    let capturer = site.capturer(begun).await?;
-    let isolation = isolation_layers(&capturer.host)?;
-    options.host = host_record(&capturer.host, &isolation);
-    for lack in capturer.host.shortcomings() {
-        tracing::warn!(fix = %lack.fix, "{}", lack.cause);
-    }
+    let capturer = site.capturer(begun, &plan).await?;
+    let layers = isolation::layers(&capturer.host)?;
+    options.host = host_record(&capturer.host, &layers);
+    isolation::announce(&capturer.host);
+    let isolation = start::Isolation { layers, degraded: capturer.host.lacks() };
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
@@ -120,17 +126,6 @@ pub(super) fn close(
     Ok(Report { run: recorder.run().id().clone(), state: recorder.state(), exit_code, landed })
 }
 
-/// The layers that keep agents apart on this machine, by name, for the record: what the box of an agent really has, where
-/// the plan gives it no network of the host's.
-fn isolation_layers(host: &Host) -> Result<Vec<String>, Error> {
-    let home = PrivateDir { source: "/private/home".into(), target: "/home/user".into() };
-    let usual = Policy::new("/worktree", home, "/private/tmp");
-    let enforcement = Enforcement::plan(&usual, host)
-        .map_err(|refusal| Error::Unfit { cause: refusal.cause.clone(), fix: refusal.fix.clone() })?;
-    let boxed = enforcement.layers().into_iter().map(|layer| layer.name().to_owned());
-    Ok(boxed.chain(["private-git-directory", "private-home"].map(str::to_owned)).collect())
-}
-
 /// What the machine can do, as it is kept with the run.
 fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
     serde_json::json!({
@@ -141,6 +136,6 @@ fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
         "landlock": host.landlock,
         "layers": layers,
         "shortcomings": host.shortcomings().into_iter().map(|lack| lack.cause).collect::<Vec<_>>(),
-        "degraded": [],
+        "degraded": host.lacks(),
     })
 }

@@ -15,6 +15,7 @@ pub mod coordinator;
 mod error;
 mod finish;
 pub mod gate;
+mod isolation;
 mod recorder;
 pub mod reopen;
 pub mod scheduler;
@@ -24,7 +25,7 @@ mod stage;
 mod start;
 pub mod stop;
 
-pub use coordinator::{Options, Report, execute};
+pub use coordinator::{Options, Report, allow_degraded, execute};
 pub use error::Error;
 pub use recorder::{Observer, Recorder};
 pub use signals::{Ending, Signals};

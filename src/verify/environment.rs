@@ -168,7 +168,13 @@ fn find(host: &HostEnvironment, name: &OsStr) -> Option<PathBuf> {
 /// What the box does, without the places it does it to: these hold the run's name.
 fn layers(enforcement: &Enforcement) -> Vec<String> {
     let without_places = |step: &Step| match step {
-        Step::Clone { .. } | Step::Hide { .. } | Step::Bind { .. } | Step::Mask { .. } | Step::Seal { .. } => None,
+        Step::Clone { .. }
+        | Step::Hide { .. }
+        | Step::Bind { .. }
+        | Step::Mask { .. }
+        | Step::Seal { .. }
+        | Step::KillGroup { .. }
+        | Step::Link { .. } => None,
         Step::Unshare { .. }
         | Step::Map { .. }
         | Step::Private
@@ -185,6 +191,8 @@ fn layers(enforcement: &Enforcement) -> Vec<String> {
         | Step::DropCapabilities
         | Step::NoNewPrivileges
         | Step::Undumpable
+        | Step::LeaveSession
+        | Step::Adopt
         | Step::Limit { .. } => Some(step.to_string()),
     };
     let steps = enforcement.steps().iter().filter_map(without_places);

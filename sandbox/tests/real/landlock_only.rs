@@ -275,7 +275,7 @@ async fn other_processes_are_out_of_reach() {
     assert!(stat.contains(") S "), "{stat}");
     // Among themselves they may.
     let ran = bench.sh_by(&plan, "sleep 100 & kill $!; wait $!; echo $?").await;
-    assert_eq!(ran.out, "143\n");
+    assert!(ran.out.ends_with("143\n"), "{}", ran.out);
     bystander.kill().unwrap();
     bystander.wait().unwrap();
     let calls = ["ptrace", "process_vm_readv", "pidfd_getfd", "unshare", "mount", "io_uring_setup", "bpf", "keyctl"];
@@ -295,7 +295,7 @@ async fn no_socket_leads_out() {
     datagrams.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let _ = std::io::Read::read(&mut stream.unwrap(), &mut [0; 16]);
+            drop(std::io::Read::read(&mut stream.unwrap(), &mut [0; 16]));
         }
     });
     let name = format!("sandbox-test-{}", bench.root.display());
