@@ -9,7 +9,7 @@ use crate::fence;
 use crate::guard::Guard;
 use crate::host::Host;
 use crate::plan::{self, Enforcement};
-use crate::policy::{Access, Nesting, Network, Policy};
+use crate::policy::{Access, Expose, Nesting, Network, Policy};
 use crate::reach::Reach;
 use crate::refusal::Refusal;
 use crate::seen::Places;
@@ -116,9 +116,13 @@ fn refuse_mixed(placed: &[Placed]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What is to be seen in the home, and lies elsewhere.
+/// What is to be read in the home, and lies elsewhere. What lies below something else that is exposed is found by way of that.
 fn links(policy: &Policy) -> impl Iterator<Item = Step> {
-    policy.expose.iter().filter_map(|expose| {
+    let is_below = |one: &Expose, other: &Expose| one.target != other.target && one.target.starts_with(&other.target);
+    let is_apart = move |expose: &&Expose| {
+        expose.access == Access::ReadOnly && !policy.expose.iter().any(|other| is_below(expose, other))
+    };
+    policy.expose.iter().filter(is_apart).filter_map(|expose| {
         let below =
             expose.target.strip_prefix(&policy.home.target).ok().filter(|below| !below.as_os_str().is_empty())?;
         Some(Step::Link { target: policy.home.source.join(below), source: expose.source.clone() })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use sandbox::Layer;
+use sandbox::{Layer, Protection};
 use serde::Serialize;
 
 use super::card::{Card, CardState};
@@ -162,6 +162,13 @@ impl RunState {
             self.agents.iter().flat_map(|agent| &agent.attempts).filter_map(|attempt| attempt.started.as_ref());
         let judged = self.verification.iter().flat_map(|judged| &judged.finished.degraded);
         begun.chain(attempts.flat_map(|started| &started.degraded)).chain(judged).copied().collect()
+    }
+
+    /// Whether processes that a command left may have got away: nothing that ends all of them at once was there.
+    pub fn is_leaky_possible(&self) -> bool {
+        let sure = |layers: &[String]| layers.iter().any(|layer| layer == Protection::KillGroup.name());
+        let kills_by_group = self.started.as_ref().is_some_and(|started| sure(&started.isolation));
+        self.degraded().contains(&Layer::Namespaces) && !kills_by_group
     }
 
     /// The state after all of `events`.

@@ -1,6 +1,7 @@
 //! A run as it happens, for people: at most one short line for each event.
 
 use jiff::Timestamp;
+use sandbox::Layer;
 
 use super::status::{stage_name, verdict_words};
 use super::text;
@@ -60,7 +61,15 @@ impl Human {
         let verbose = |words: String| Some((Detail::Verbose, words));
         let loud = |words: String| Some((Detail::Quiet, words));
         match &event.kind {
-            EventKind::RunStarted(started) => normal(run_started(event, started)),
+            EventKind::RunStarted(started) if started.degraded.is_empty() => normal(run_started(event, started)),
+            EventKind::RunStarted(started) => {
+                let names: Vec<&str> = started.degraded.iter().map(|layer| layer.name()).collect();
+                loud(format!(
+                    "{}; degraded: without {}, as was allowed",
+                    run_started(event, started),
+                    names.join(" and ")
+                ))
+            }
             EventKind::RunFinished(finished) => normal(self.run_finished(finished)),
             EventKind::StageEnter(enter) => Some(stage_enter(enter)),
             EventKind::StageExit(exit) => {
@@ -69,7 +78,14 @@ impl Human {
             }
             EventKind::AttemptStarted(started) => {
                 let attempt = event.subject.attempt.unwrap_or(1);
-                normal(format!("attempt {attempt} starts, from {}", started.fork_point.short()))
+                let begins = format!("attempt {attempt} starts, from {}", started.fork_point.short());
+                if started.degraded.contains(&Layer::Namespaces) {
+                    let place = started.worktree.display();
+                    return loud(format!(
+                        "{begins}; do not run git in {place} until it ends: an agent could make it run programs"
+                    ));
+                }
+                normal(begins)
             }
             EventKind::AttemptFinished(finished) => Some(attempt_finished(finished)),
             EventKind::TurnStarted(started) => {

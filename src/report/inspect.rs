@@ -128,7 +128,7 @@ impl InspectData {
         fact("changed", changed_words(row.diff_stat, row.files_changed));
         fact("merge", row.merge.as_ref().map(super::status::MergeView::words));
         let degraded = self.attempts.iter().flat_map(|attempt| &attempt.degraded).copied().collect();
-        if let Some(line) = degraded_line(&degraded, look) {
+        if let Some(line) = degraded_line(&degraded, false, look) {
             out.extend([&line, "\n"]);
         }
         if !row.outside_owned_scope.is_empty() {

@@ -502,12 +502,15 @@ pub struct StatusData {
     pub landed: Option<CommitId>,
     /// Layers of isolation that some box of it did without, as was allowed.
     pub degraded: BTreeSet<Layer>,
+    /// Whether a process that a command left may have got away, for nothing ended all of them at once.
+    pub leaky_possible: bool,
 }
 
 /// What boxes did without, where they did.
-pub(super) fn degraded_line(degraded: &BTreeSet<Layer>, look: Look) -> Option<String> {
+pub(super) fn degraded_line(degraded: &BTreeSet<Layer>, leaky_possible: bool, look: Look) -> Option<String> {
     let names: Vec<&str> = degraded.iter().map(|layer| layer.name()).collect();
-    let words = || format!("degraded  without {}, as was allowed", names.join(" and "));
+    let leaky = if leaky_possible { "; leaky-possible: a process that an agent left may have got away" } else { "" };
+    let words = || format!("degraded  without {}, as was allowed{leaky}", names.join(" and "));
     (!names.is_empty()).then(|| Tone::Warn.paint(&words(), look))
 }
 
@@ -542,6 +545,7 @@ impl StatusData {
             blocks: state.gate.as_ref().map(|gate| gate.blocks.clone()),
             landed: state.landed.clone(),
             degraded: state.degraded(),
+            leaky_possible: state.is_leaky_possible(),
         }
     }
 
@@ -585,7 +589,7 @@ impl StatusData {
             };
             lines.push(format!("candidate {} ({merged})", candidate.commit.short()));
         }
-        if let Some(line) = degraded_line(&self.degraded, look) {
+        if let Some(line) = degraded_line(&self.degraded, self.leaky_possible, look) {
             lines.push(line);
         }
         lines.push(match (&self.verifier, &self.verify_command) {

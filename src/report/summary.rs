@@ -50,6 +50,8 @@ pub struct SummaryData {
     pub next_steps: Vec<NextStep>,
     /// Layers of isolation that some box of it did without, as was allowed.
     pub degraded: BTreeSet<Layer>,
+    /// Whether a process that a command left may have got away, for nothing ended all of them at once.
+    pub leaky_possible: bool,
 }
 
 /// Something to do next.
@@ -78,6 +80,7 @@ impl SummaryData {
             blocks: state.gate.as_ref().map(|gate| gate.blocks.clone()).unwrap_or_default(),
             next_steps: next_steps(state, &agents, facts),
             degraded: state.degraded(),
+            leaky_possible: state.is_leaky_possible(),
             agents,
         }
     }
@@ -92,7 +95,7 @@ impl SummaryData {
         if let Some(verifier) = &self.verifier {
             out.extend(["verifier: ", &verifier.line(), "\n"]);
         }
-        if let Some(line) = degraded_line(&self.degraded, look) {
+        if let Some(line) = degraded_line(&self.degraded, self.leaky_possible, look) {
             out.extend([&line, "\n"]);
         }
         out.push_str(&self.verdict(look));
