@@ -61,15 +61,7 @@ impl Human {
         let verbose = |words: String| Some((Detail::Verbose, words));
         let loud = |words: String| Some((Detail::Quiet, words));
         match &event.kind {
-            EventKind::RunStarted(started) if started.degraded.is_empty() => normal(run_started(event, started)),
-            EventKind::RunStarted(started) => {
-                let names: Vec<&str> = started.degraded.iter().map(|layer| layer.name()).collect();
-                loud(format!(
-                    "{}; degraded: without {}, as was allowed",
-                    run_started(event, started),
-                    names.join(" and ")
-                ))
-            }
+            EventKind::RunStarted(started) => normal(run_started(event, started)),
             EventKind::RunFinished(finished) => normal(self.run_finished(finished)),
             EventKind::StageEnter(enter) => Some(stage_enter(enter)),
             EventKind::StageExit(exit) => {

@@ -56,14 +56,14 @@ pub async fn execute(
     site: Site,
     plan: Plan,
     mut options: Options,
-    observer: Box<dyn Observer>,
+    mut observer: Box<dyn Observer>,
     signals: Signals,
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
     let capturer = site.capturer(begun, &plan).await?;
     let layers = isolation::layers(&capturer.host)?;
     options.host = host_record(&capturer.host, &layers);
-    isolation::announce(&capturer.host);
+    isolation::warnings(&capturer.host).iter().for_each(|text| observer.warning(text));
     let isolation = start::Isolation { layers, degraded: capturer.host.lacks() };
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;

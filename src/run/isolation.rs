@@ -77,16 +77,19 @@ pub(super) fn layers(host: &Host) -> Result<Vec<String>, Error> {
     Ok(boxed.chain(["private-git-directory", "private-home"].map(str::to_owned)).collect())
 }
 
-/// Says at the start what is done without.
-pub(super) fn announce(host: &Host) {
-    for layer in host.lacks() {
-        let weaker = match host.form() {
-            Form::Full => "the rest holds",
-            Form::LandlockOnly => "agents are held by rules on their processes alone, see docs/threat-model.md",
-        };
-        tracing::warn!("degraded, as was allowed: this machine gives no {layer}; {weaker}");
-    }
-    for lack in host.shortcomings() {
+/// What is done without, as it is said at the start, a line each. What is missing though nothing depends on it goes to the
+/// diagnostics.
+pub(super) fn warnings(host: &Host) -> Vec<String> {
+    let lacks = host.shortcomings();
+    for lack in &lacks {
         tracing::warn!(fix = %lack.fix, "{}", lack.cause);
     }
+    let weaker = match host.form() {
+        Form::Full => "the rest holds",
+        Form::LandlockOnly => "agents are held by rules on their processes alone, see docs/threat-model.md",
+    };
+    let missing = host.lacks().into_iter();
+    let missing = missing.map(|layer| format!("degraded, as was allowed: this machine gives no {layer}; {weaker}"));
+    let lacks = lacks.into_iter().filter(|_| host.form() == Form::LandlockOnly).map(|lack| lack.cause);
+    missing.chain(lacks).collect()
 }
