@@ -81,14 +81,14 @@ fn outer() -> i32 {
     let code = wait_for(init);
     match enforcement.reach() {
         Reach::Namespace => code,
-        Reach::Descendants => bury(code, group),
+        Reach::Descendants => bury(code, group.as_ref()),
     }
 }
 
 /// Ends what init, however it went, left behind: it has come down to this process.
-fn bury(code: i32, group: Option<KillGroup>) -> i32 {
-    let sweep = Descendants::new(group.clone()).sweep(&mut |_, _| false);
-    group.iter().for_each(KillGroup::remove);
+fn bury(code: i32, group: Option<&KillGroup>) -> i32 {
+    let sweep = Descendants::new(group.cloned()).sweep(&mut |_, _| false);
+    group.into_iter().for_each(KillGroup::remove);
     match sweep {
         Ok(Sweep { escaped: 0, .. }) => code,
         Ok(_) | Err(_) => ESCAPED,

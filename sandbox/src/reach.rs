@@ -64,7 +64,7 @@ impl Family {
     pub(crate) fn of_init(reach: Reach, group: Option<KillGroup>) -> io::Result<Self> {
         Ok(match reach {
             Reach::Namespace => Self::Namespace(Namespace::entered()?),
-            Reach::Descendants => Self::Descendants(Descendants { group }),
+            Reach::Descendants => Self::Descendants(Descendants::new(group)),
         })
     }
 
@@ -88,7 +88,7 @@ impl Family {
     pub(crate) fn members(&self) -> io::Result<Vec<Pid>> {
         match self {
             Self::Namespace(_) => Ok(numbers()?.filter(|pid| *pid != Pid::from_raw(1)).collect()),
-            Self::Descendants(_) => Ok(descendants_of(Pid::this())?.into_iter().map(|member| member.pid).collect()),
+            Self::Descendants(own) => Ok(descendants_of(own.top)?.into_iter().map(|member| member.pid).collect()),
         }
     }
 
@@ -134,6 +134,8 @@ impl Namespace {
 /// The processes that descend from this one, which adopts orphans.
 #[derive(Debug)]
 pub(crate) struct Descendants {
+    /// This process.
+    top: Pid,
     group: Option<KillGroup>,
 }
 
@@ -145,14 +147,14 @@ impl Descendants {
 
     /// Those of this process, which adopts orphans.
     pub(crate) fn new(group: Option<KillGroup>) -> Self {
-        Self { group }
+        Self { top: Pid::this(), group }
     }
 
     fn signal(&self, signal: i32) -> io::Result<()> {
         let Some(signal) = Signal::from_named_raw(signal) else {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         };
-        for member in descendants_of(Pid::this())? {
+        for member in descendants_of(self.top)? {
             member.signal(signal);
         }
         Ok(())
@@ -167,7 +169,7 @@ impl Descendants {
         for round in 0_u32.. {
             self.group.iter().for_each(KillGroup::kill);
             if round % WIDE == 1 {
-                descendants_of(Pid::this())?.iter().for_each(|member| member.signal(Signal::KILL));
+                descendants_of(self.top)?.iter().for_each(|member| member.signal(Signal::KILL));
             }
             children_of_this()?.iter().for_each(|child| child.signal(Signal::KILL));
             loop {
@@ -178,7 +180,7 @@ impl Descendants {
                 }
             }
             if begun.elapsed() > PATIENCE {
-                sweep.escaped = u32::try_from(descendants_of(Pid::this())?.len()).unwrap_or(u32::MAX).max(1);
+                sweep.escaped = u32::try_from(descendants_of(self.top)?.len()).unwrap_or(u32::MAX).max(1);
                 return Ok(sweep);
             }
             // One that was killed needs the processor to end.

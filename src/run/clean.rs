@@ -136,7 +136,9 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
     tokio::task::block_in_place(|| mend_links(site, &state, recorder.run()))?;
     isolation::allow(&mut settings.plan, allowed);
     let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan).await?;
-    isolation::warnings(&capturer.host).iter().for_each(|text| tracing::warn!("{text}"));
+    for text in isolation::warnings(&capturer.host) {
+        tracing::warn!("{text}");
+    }
     let mut workspaces = Vec::new();
     for agent in &state.agents {
         workspaces.extend(tokio::task::block_in_place(|| load_workspaces(site, run, &agent.name))?);

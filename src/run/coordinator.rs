@@ -63,7 +63,9 @@ pub async fn execute(
     let capturer = site.capturer(begun, &plan).await?;
     let layers = isolation::layers(&capturer.host)?;
     options.host = host_record(&capturer.host, &layers);
-    isolation::warnings(&capturer.host).iter().for_each(|text| observer.warning(text));
+    for text in isolation::warnings(&capturer.host) {
+        observer.warning(&text);
+    }
     let isolation = start::Isolation { layers, degraded: capturer.host.lacks() };
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;

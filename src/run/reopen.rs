@@ -65,7 +65,9 @@ impl Reopened {
         isolation::allow(&mut plan, allowed);
         tokio::task::block_in_place(|| mend_links(&site, &state, recorder.run()))?;
         let capturer = site.capturer(at, &plan).await?;
-        isolation::warnings(&capturer.host).iter().for_each(|text| recorder.warn(text));
+        for text in isolation::warnings(&capturer.host) {
+            recorder.warn(&text);
+        }
         let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
         Ok(Self { crew: Arc::new(crew), recorder, signals })
     }

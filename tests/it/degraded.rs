@@ -80,7 +80,9 @@ impl Machine {
     fn confined<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let filters = self.filters();
         let confined = std::thread::spawn(move || {
-            filters.iter().for_each(|filter| seccompiler::apply_filter(filter).unwrap());
+            for filter in &filters {
+                seccompiler::apply_filter(filter).unwrap();
+            }
             work()
         });
         confined.join().unwrap()
@@ -365,7 +367,7 @@ async fn attacks_fail_without_namespaces_but_for_those_that_are_documented() {
     let home = bench.world.home().display().to_string();
     let guarded = |(name, attack): &(&str, &str)| {
         // The home of the user, not the box's own.
-        format!("( {} ) >/dev/null 2>&1 && echo \"worked: {name}\"", attack.replace("~", &home).replace("$HOME", &home))
+        format!("( {} ) >/dev/null 2>&1 && echo \"worked: {name}\"", attack.replace('~', &home).replace("$HOME", &home))
     };
     let scripts = ATTACKS.iter().map(guarded).collect::<Vec<_>>().join("\n");
     let end = bench.attempt(&[&format!("tool\n{scripts}\ntrue")]).await;
@@ -495,7 +497,7 @@ async fn a_link_that_the_agent_replaced_is_never_followed() {
     ] {
         let mut world = World::new();
         world.write(".env", "secret\n");
-        world.set("REPO", &world.repo.clone());
+        world.set("REPO", world.repo.clone());
         world.set("CANARY", world.home().join("canary"));
         let mut bench = without_namespaces(world).await;
         bench.task().sandbox.env = vec!["REPO".to_owned(), "CANARY".to_owned()];
