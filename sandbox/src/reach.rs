@@ -141,7 +141,12 @@ pub(crate) struct Descendants {
 
 impl Descendants {
     /// Has orphans among the descendants of this process become its children, instead of the machine's init's.
+    ///
+    /// Refuses where `/proc` counts processes otherwise than this one does: what is read there would be of others.
     pub(crate) fn adopt() -> io::Result<()> {
+        if fs::read_link("/proc/self")?.as_os_str() != Pid::this().to_string().as_str() {
+            return Err(io::Error::from_raw_os_error(libc::ENOTSUP));
+        }
         Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
     }
 
