@@ -270,7 +270,10 @@ fn init(enforcement: &Enforcement, control: BorrowedFd<'_>, group: Option<KillGr
     match enforcement.reach() {
         Reach::Namespace => {}
         // What is left after this is the outer process's to end, and to tell of.
-        Reach::Descendants => drop(family.sweep(|_, _| false)),
+        Reach::Descendants => {
+            drop(family.sweep(|_, _| false));
+            family.group().into_iter().for_each(KillGroup::remove);
+        }
     }
     match served {
         Ok(()) => 0,

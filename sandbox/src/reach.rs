@@ -318,6 +318,9 @@ pub(crate) fn collect_one(flags: WaitPidFlag) -> io::Result<Collected> {
     }
 }
 
+/// What the names of control groups begin with; the number of the outer process follows.
+const PREFIX: &str = "sandbox-";
+
 /// A control group of a box's own, which the kernel kills as one.
 #[derive(Clone, Debug)]
 pub(crate) struct KillGroup {
@@ -342,8 +345,9 @@ impl KillGroup {
 
     /// A new one in `parent`, with a name that nobody else has.
     pub(crate) fn make(parent: &Path) -> io::Result<Self> {
+        Self::clear(parent);
         let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let folder = parent.join(format!("sandbox-{}-{}", Pid::this(), now.as_nanos()));
+        let folder = parent.join(format!("{PREFIX}{}-{}", Pid::this(), now.as_nanos()));
         fs::create_dir(&folder)?;
         let group = Self { folder };
         // Older kernels have none.
@@ -352,6 +356,17 @@ impl KillGroup {
             Err(error) => {
                 group.remove();
                 Err(error)
+            }
+        }
+    }
+
+    /// Removes those that nobody was left to remove: the process they are named after is gone. One with members stays.
+    fn clear(parent: &Path) {
+        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
+            if owner.is_some_and(|(pid, _)| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()) {
+                let _ = rustix::fs::rmdir(entry.path());
             }
         }
     }

@@ -67,6 +67,7 @@ pub struct AttemptView {
     /// Things it was kept from, as far as its output tells. Inferred.
     pub hints: Vec<String>,
     /// Layers of isolation that its box did without, as was allowed.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub degraded: BTreeSet<Layer>,
 }
 

@@ -49,8 +49,10 @@ pub struct SummaryData {
     /// What to do next.
     pub next_steps: Vec<NextStep>,
     /// Layers of isolation that some box of it did without, as was allowed.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub degraded: BTreeSet<Layer>,
     /// Whether a process that a command left may have got away, for nothing ended all of them at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leaky_possible: bool,
 }
 
