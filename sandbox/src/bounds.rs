@@ -12,6 +12,7 @@
 //! the share: it is a process's and not a group's, and the kernel's grouping by session cancels it.
 
 use crate::check::Placed;
+use crate::form::Form;
 use crate::host::{Host, Kernel, Shortcoming};
 use crate::policy::{Limits, Policy};
 use crate::refusal::{Layer, Refusal};
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 
 /// The most processes of a box whose policy names no number, where one can be enforced. Well above what builds use, and
 /// well below what a machine can bear.
@@ -89,6 +91,9 @@ pub(crate) enum ByProcess {
 pub(crate) fn process_means(host: &Host) -> Option<ByProcess> {
     if host.control_groups.as_ref().is_some_and(|groups| groups.processes) {
         Some(ByProcess::ControlGroup)
+    } else if host.form() == Form::LandlockOnly {
+        // The other two count by namespace.
+        None
     } else if host.process_numbers {
         Some(ByProcess::Numbers)
     } else if host.uid != 0 && host.kernel >= Kernel::COUNTS_BY_NAMESPACE {
@@ -105,11 +110,27 @@ pub(crate) fn plan(
     placed: &[Placed],
     scratch: impl Iterator<Item = OsString>,
 ) -> Result<Bounds, Refusal> {
+    let writable = |bind: &Placed| bind.target.clone();
+    let scratch = scratch.collect();
+    decide(policy, host, placed.iter().filter(|bind| !bind.access.is_read_only()).map(writable), scratch)
+}
+
+/// The same for a box without namespaces, where what is written lies where it is on the host.
+pub(crate) fn plan_without_namespaces(policy: &Policy, host: &Host, placed: &[Placed]) -> Result<Bounds, Refusal> {
+    let writable = |bind: &Placed| bind.source.clone();
+    decide(policy, host, placed.iter().filter(|bind| !bind.access.is_read_only()).map(writable), Vec::new())
+}
+
+fn decide(
+    policy: &Policy,
+    host: &Host,
+    writable: impl Iterator<Item = PathBuf>,
+    scratch: Vec<OsString>,
+) -> Result<Bounds, Refusal> {
     let limits = &policy.limits;
     let mut bounds = Bounds { outer: vec![Step::KillFirst { score: KILL_FIRST }], ..Bounds::default() };
-    let writable = placed.iter().filter(|bind| !bind.access.is_read_only());
-    bounds.watch.writable = writable.map(|bind| bind.target.clone().into_os_string()).collect();
-    bounds.watch.scratch = scratch.collect();
+    bounds.watch.writable = writable.map(PathBuf::into_os_string).collect();
+    bounds.watch.scratch = scratch;
     bounds.watch.disk = limits.disk;
 
     let groups = host.control_groups.as_ref();
@@ -186,7 +207,13 @@ fn no_processes(host: &Host, most: u32) -> Refusal {
     } else {
         format!("nothing here bounds the processes of one box alone, so {most} cannot be the most")
     };
-    let newer = if host.uid == 0 { "Linux 6.14 or newer or as an ordinary user" } else { "Linux 5.14 or newer" };
+    let newer = if host.form() == Form::LandlockOnly {
+        "a machine with namespaces"
+    } else if host.uid == 0 {
+        "Linux 6.14 or newer or as an ordinary user"
+    } else {
+        "Linux 5.14 or newer"
+    };
     Refusal { layer: Layer::Limits, cause, fix: format!("run on {newer}, or {DELEGATE}") }
 }
 

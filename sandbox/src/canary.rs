@@ -12,11 +12,16 @@ pub(crate) const ASKED: &str = "__sandbox-canary";
 /// Where a box can be written as far as mounts go, and where the probe's rules do not allow it.
 const CAGE: &str = "/dev/shm/canary";
 
+/// The word that says that nothing is mounted: everybody may write here, so that nothing but rules can refuse it.
+pub(crate) const NO_MOUNTS: &str = "no-mounts";
+const NULL: &str = "/dev/null";
+
 /// Nothing was stopped that should not be, and all that should be was.
 pub(crate) const STOPPED: i32 = 0;
 const NOT_FILTERED: i32 = 3;
 const NOT_FENCED: i32 = 4;
 const NOT_READABLE: i32 = 5;
+const NOT_CUT_OFF: i32 = 6;
 
 /// Tries what `expected` names and tells by its exit code whether it was stopped.
 pub(crate) fn sing(expected: &[String]) -> i32 {
@@ -25,13 +30,21 @@ pub(crate) fn sing(expected: &[String]) -> i32 {
     if wanted(Protection::Seccomp) && nix::sched::unshare(CloneFlags::empty()) != Err(nix::Error::EPERM) {
         return NOT_FILTERED;
     }
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    let written = rustix::fs::open(CAGE, flags, Mode::from_raw_mode(0o600)).map(drop);
+    let written = if expected.iter().any(|word| word == NO_MOUNTS) {
+        rustix::fs::open(NULL, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map(drop)
+    } else {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        rustix::fs::open(CAGE, flags, Mode::from_raw_mode(0o600)).map(drop)
+    };
     if wanted(Protection::LandlockFiles) && written != Err(Errno::ACCESS) {
         return NOT_FENCED;
     }
     if rustix::fs::open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).is_err() {
         return NOT_READABLE;
+    }
+    let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
+    if wanted(Protection::SocketFilter) && socket.map(drop) != Err(Errno::PERM) {
+        return NOT_CUT_OFF;
     }
     STOPPED
 }

@@ -10,6 +10,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
+/// Where temporary files go inside.
+pub(crate) const TMP: &str = "/tmp";
+
 /// A host path seen at some place inside.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
@@ -35,7 +38,7 @@ pub(crate) fn placed(policy: &Policy) -> Vec<Placed> {
             access: Access::ReadWrite,
             pinned: false,
         },
-        Placed { source: policy.tmp.clone(), target: PathBuf::from("/tmp"), access: Access::ReadWrite, pinned: false },
+        Placed { source: policy.tmp.clone(), target: PathBuf::from(TMP), access: Access::ReadWrite, pinned: false },
     ];
     all.extend(policy.expose.iter().map(|expose| Placed {
         source: expose.source.clone(),

@@ -101,6 +101,8 @@ pub struct Exit {
     pub status: Status,
     /// How many other processes were still there and were killed.
     pub leftovers: u32,
+    /// How many of them could not be ended in time; none ever in a pid namespace, where the kernel ends them.
+    pub escaped: u32,
     /// The limit of the box that it was ended for, if it was.
     pub limit: Option<LimitHit>,
 }

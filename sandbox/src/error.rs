@@ -125,6 +125,9 @@ pub enum BoxError {
         /// How many.
         running: u32,
     },
+    /// The box has ended, but processes of it could not be ended in time, and may be there still. Never in a pid namespace.
+    #[error("processes of the sandbox could not be ended in time, and may run on")]
+    Escaped,
     /// The kernel refused.
     #[error("the sandbox could not do it")]
     Refused(#[source] io::Error),

@@ -11,8 +11,8 @@
 use crate::place::{self, Missing};
 use crate::wire::Fault;
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset, RulesetAttr as _,
-    RulesetCreated, RulesetCreatedAttr as _, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
+    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, Scope,
 };
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -22,10 +22,26 @@ use std::path::{Path, PathBuf};
 
 /// The first version whose rules ordinary tools can live with: the one before forbids to move a file to another directory.
 pub(crate) const FIRST: u8 = 2;
+/// The first version that bounds TCP.
+pub(crate) const NETWORK: u8 = 4;
 /// The first version that bounds signals and abstract sockets.
 pub(crate) const SCOPES: u8 = 6;
 /// The last version whose rights about files are known to do what is wanted. Later ones are used as this one.
 const LAST: u8 = 8;
+
+/// What commands are held to where nothing is mounted.
+pub(crate) struct Bounds<'a> {
+    /// What may be read, with all below.
+    pub(crate) readable: &'a [PathBuf],
+    /// What may be read and written, with all below.
+    pub(crate) writable: &'a [PathBuf],
+    /// What of the readable may not be read.
+    pub(crate) hidden: &'a [PathBuf],
+    /// Whether TCP is left alone.
+    pub(crate) network: bool,
+    /// Whether signals and abstract sockets are bounded.
+    pub(crate) scopes: bool,
+}
 
 /// A set of rules, ready to be applied.
 #[derive(Debug)]
@@ -57,9 +73,56 @@ impl Fence {
         Ok(Self { rules: rules.no_new_privs(false) })
     }
 
+    /// Makes rules about everything that there are rules for.
+    pub(crate) fn cage(version: u8, bounds: &Bounds<'_>) -> Result<Self, Fault> {
+        let version = ABI::from(i32::from(version.min(LAST)));
+        let mut rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+        rules = rules.handle_access(AccessFs::from_all(version)).map_err(fault)?;
+        if !bounds.network {
+            rules = rules.handle_access(AccessNet::from_all(version)).map_err(fault)?;
+        }
+        if bounds.scopes {
+            rules = rules.scope(Scope::from_all(version)).map_err(fault)?;
+        }
+        let mut rules = rules.create().map_err(fault)?;
+        let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+        let mut readable = Vec::new();
+        for path in bounds.readable {
+            around(path, bounds.hidden, &mut readable);
+        }
+        let reads = readable.iter().map(|path| (path, AccessFs::from_read(version)));
+        let writes = bounds.writable.iter().map(|path| (path, AccessFs::from_all(version)));
+        for (path, rights) in reads.chain(writes) {
+            let Some((place, rights)) = place(&root, path, rights, version)? else {
+                continue;
+            };
+            rules = rules.add_rule(PathBeneath::new(place, rights)).map_err(|error| fault(error).at(path))?;
+        }
+        Ok(Self { rules: rules.no_new_privs(false) })
+    }
+
     /// Puts the fence around this process and all it will start, for good.
     pub(crate) fn apply(&self) -> io::Result<()> {
         self.rules.try_clone()?.restrict_self().map(drop).map_err(|error| io::Error::from_raw_os_error(errno(&error)))
+    }
+}
+
+/// What of `path` may be read when `hidden` may not: all of it, or each of what it holds apart, for a rule takes nothing away.
+/// What is made there later is not among it. A folder that is hidden and named all the same is wanted; a file is not.
+fn around(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
+    let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|kind| !kind.is_dir());
+    if hidden.iter().any(|hidden| hidden == path) && is_file(path) {
+        return;
+    }
+    if !hidden.iter().any(|hidden| hidden != path && hidden.starts_with(path)) {
+        found.push(path.to_owned());
+        return;
+    }
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        let below = entry.path();
+        if !hidden.contains(&below) {
+            around(&below, hidden, found);
+        }
     }
 }
 

@@ -77,6 +77,43 @@ const TYPE_FOR_THE_USER: [u64; 2] = [0x5412, 0x541C];
 /// nothing of network namespaces.
 const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
+/// Memory and queues that all processes of a user share where there is no namespace of their own for them, and what a
+/// program's own limits are set by for another program.
+const SHARED: [libc::c_long; 4] = [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
+
+/// Attributes of files, which no other rule bounds. "Not supported" is what programs take in their stride: many file systems
+/// have none.
+const ATTRIBUTES: [libc::c_long; 8] = [
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    SETXATTRAT,
+    REMOVEXATTRAT,
+];
+
+/// For which the C library has no name yet; they have one number on all architectures.
+const SETXATTRAT: libc::c_long = 463;
+const REMOVEXATTRAT: libc::c_long = 466;
+
+/// The calls that change a file's mode, with the place of the mode among their arguments.
+const MODES: [(libc::c_long, u8); 3] = [(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2)];
+
+/// For which the C library has no name yet.
+const FCHMODAT2: libc::c_long = 452;
+
+/// The bits of a mode that let a program run as the file's owner or group.
+const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
+
+/// What a socket may be of where a network of its own does not bound it: the host's network, if that is given at all, but
+/// never another process by a path, which no rule bounds.
+const NETWORK_FAMILIES: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+/// Kinds of pairs of sockets that can be pointed at another address afterwards.
+const WITHOUT_CONNECTION: [libc::c_int; 2] = [libc::SOCK_DGRAM, libc::SOCK_RAW];
+
 /// Programs for the kernel, ready to be applied.
 #[derive(Debug)]
 pub(crate) struct Filter {
@@ -100,6 +137,20 @@ impl Filter {
             programs.push(without_x32());
         }
         Ok(Self { programs })
+    }
+
+    /// The filter of a box that has no namespaces, beside the other one.
+    pub(crate) fn of_sockets(network: bool) -> io::Result<Self> {
+        let architecture = architecture()?;
+        let translate = |rules, errno: libc::c_int| -> io::Result<BpfProgram> {
+            let answer = SeccompAction::Errno(errno.unsigned_abs());
+            let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture).map_err(unfit)?;
+            filter.try_into().map_err(unfit)
+        };
+        let attributes = ATTRIBUTES.iter().map(|call| (*call, Vec::new())).collect();
+        Ok(Self {
+            programs: vec![translate(unbounded(network)?, libc::EPERM)?, translate(attributes, libc::EOPNOTSUPP)?],
+        })
     }
 
     /// Puts the filter on this process and all it will start, for good.
@@ -150,6 +201,44 @@ fn denied(nesting: Nesting) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
         });
         rules.insert(libc::SYS_clone, spaces.collect::<io::Result<_>>()?);
     }
+    Ok(rules)
+}
+
+/// The calls that reach other processes of the same user where only rules on files hold, each with the conditions of which
+/// one must hold; none means always.
+fn unbounded(network: bool) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
+    let one = |conditions: Vec<SeccompCondition>| SeccompRule::new(conditions).map_err(unfit);
+    let when = |argument, comparison, value| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value).map_err(unfit)
+    };
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = SHARED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut families = Vec::new();
+    if network {
+        let none_of = NETWORK_FAMILIES.iter().map(|family| when(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
+        families.push(one(none_of.collect::<io::Result<_>>()?)?);
+    }
+    rules.insert(libc::SYS_socket, families);
+    // The flags of a socket stand above its kind.
+    let pairs = WITHOUT_CONNECTION
+        .iter()
+        .map(|kind| one(vec![when(1, SeccompCmpOp::MaskedEq(0xf), u64::from(kind.unsigned_abs()))?]));
+    rules.insert(libc::SYS_socketpair, pairs.collect::<io::Result<_>>()?);
+    for (call, argument) in MODES {
+        let bits = SET_ID
+            .iter()
+            .map(|bit| one(vec![when(argument, SeccompCmpOp::MaskedEq(u64::from(*bit)), u64::from(*bit))?]));
+        rules.insert(call, bits.collect::<io::Result<_>>()?);
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        let bits =
+            SET_ID.iter().map(|bit| one(vec![when(1, SeccompCmpOp::MaskedEq(u64::from(*bit)), u64::from(*bit))?]));
+        rules.insert(libc::SYS_chmod, bits.collect::<io::Result<_>>()?);
+    }
+    // To every process there is; and limits and priorities of others: all three take 0 for oneself.
+    rules.insert(libc::SYS_kill, vec![one(vec![when(0, SeccompCmpOp::Eq, u64::from(u32::MAX))?])?]);
+    rules.insert(libc::SYS_prlimit64, vec![one(vec![when(0, SeccompCmpOp::Ne, 0)?])?]);
+    rules.insert(libc::SYS_setpriority, vec![one(vec![when(1, SeccompCmpOp::Ne, 0)?])?]);
     Ok(rules)
 }
 

@@ -3,7 +3,7 @@
 //! Apart from [`crate::Step`]s because they are made ready once, when the box starts, and applied many times; and because
 //! what they forbid would keep init from its own work.
 
-use crate::fence::Fence;
+use crate::fence::{Bounds, Fence};
 use crate::filter::Filter;
 use crate::policy::Nesting;
 use crate::wire::Fault;
@@ -27,6 +27,29 @@ pub enum Guard {
         /// Whether signals and connections to abstract sockets stay in the box, or rather among what one command started.
         scopes: bool,
     },
+    /// Landlock rules that say by themselves what else mounts and a network of its own say.
+    Cage {
+        /// The version of the kernel's interface.
+        version: u8,
+        /// Where files may be read and run, with all below.
+        #[serde(with = "crate::wire::path_list")]
+        readable: Vec<PathBuf>,
+        /// Where files may be read, written and made, with all below.
+        #[serde(with = "crate::wire::path_list")]
+        writable: Vec<PathBuf>,
+        /// What of the readable may not be read.
+        #[serde(with = "crate::wire::path_list")]
+        hidden: Vec<PathBuf>,
+        /// Whether TCP is left alone; else there is none.
+        network: bool,
+        /// Whether signals and connections to abstract sockets stay among what one command started.
+        scopes: bool,
+    },
+    /// The filter of what a box without namespaces could reach by other ways than files.
+    Sockets {
+        /// Whether it may have sockets of the host's network; else it has none at all. Those with a path it never has.
+        network: bool,
+    },
     /// The filter of system calls. Always the last one.
     Seccomp {
         /// Whether it lets namespaces and mounts be made.
@@ -48,6 +71,22 @@ impl fmt::Display for Guard {
                 }
                 Ok(())
             }
+            Self::Cage { version, readable, writable, hidden, network, scopes } => {
+                write!(f, "landlock {version}")?;
+                if *scopes {
+                    f.write_str(", scopes")?;
+                }
+                if !network {
+                    f.write_str(", no tcp")?;
+                }
+                for (word, paths) in [("write only", writable), ("read only", readable), ("but not", hidden)] {
+                    write!(f, ", {word}")?;
+                    paths.iter().try_for_each(|path| write!(f, " {}", path.display()))?;
+                }
+                Ok(())
+            }
+            Self::Sockets { network: true } => f.write_str("sockets of the network only"),
+            Self::Sockets { network: false } => f.write_str("no sockets"),
             Self::Seccomp { nesting: Nesting::Denied } => f.write_str("seccomp"),
             Self::Seccomp { nesting: Nesting::Allowed } => f.write_str("seccomp, namespaces allowed"),
         }
@@ -87,6 +126,11 @@ impl Guard {
             Self::Landlock { version, writable, scopes } => {
                 Fence::new(*version, writable.as_deref(), *scopes).map(Ready::Fence)
             }
+            Self::Cage { version, readable, writable, hidden, network, scopes } => {
+                let bounds = Bounds { readable, writable, hidden, network: *network, scopes: *scopes };
+                Fence::cage(*version, &bounds).map(Ready::Fence)
+            }
+            Self::Sockets { network } => Ok(Ready::Filter(Filter::of_sockets(*network)?)),
             Self::Seccomp { nesting } => Ok(Ready::Filter(Filter::new(*nesting)?)),
         }
     }

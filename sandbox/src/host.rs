@@ -3,6 +3,7 @@
 use crate::bounds::{self, Means};
 use crate::cgroup::ControlGroups;
 use crate::fence;
+use crate::form::Form;
 use crate::policy::Limits;
 use crate::refusal::{Layer, Refusal};
 use crate::step::Step;
@@ -60,6 +61,8 @@ pub struct Host {
     pub control_groups: Option<ControlGroups>,
     /// Whether each pid namespace has a bound of its own for the numbers of its processes.
     pub process_numbers: bool,
+    /// The control group in which a box without namespaces can have one of its own. Looked for only where there are none.
+    pub kill_group: Option<std::path::PathBuf>,
 }
 
 /// Something that boxes do without on this machine, because the rest holds without it.
@@ -76,7 +79,7 @@ pub struct Shortcoming {
 impl Host {
     /// What boxes do without here: worth a warning, no reason to refuse.
     pub fn shortcomings(&self) -> Vec<Shortcoming> {
-        self.landlock_shortcomings().into_iter().chain(bounds::shortcomings(self)).collect()
+        self.other_shortcomings().into_iter().chain(bounds::shortcomings(self)).collect()
     }
 
     /// Why a box with these limits cannot be made here, if it cannot. `may_lack` as in [`crate::Policy`].
@@ -89,8 +92,11 @@ impl Host {
         bounds::means(self)
     }
 
-    fn landlock_shortcomings(&self) -> Vec<Shortcoming> {
+    fn other_shortcomings(&self) -> Vec<Shortcoming> {
         let of = |cause: String, fix: &str| vec![Shortcoming { of: "landlock", cause, fix: fix.to_owned() }];
+        if self.form() == Form::LandlockOnly {
+            return self.shortcomings_without_namespaces();
+        }
         match self.landlock {
             None => of(
                 "Landlock is not in use: what a box may write is bounded by its mounts alone".to_owned(),
@@ -106,6 +112,38 @@ impl Host {
             ),
             Some(_) => Vec::new(),
         }
+    }
+}
+
+impl Host {
+    fn shortcomings_without_namespaces(&self) -> Vec<Shortcoming> {
+        let mut all = Vec::new();
+        if self.landlock.is_some_and(|version| version < fence::SCOPES) {
+            all.push(Shortcoming {
+                of: "namespaces",
+                cause: "a command can signal other processes of yours: this kernel's Landlock does not bound signals"
+                    .to_owned(),
+                fix: "make namespaces available, or run on Linux 6.12 or newer".to_owned(),
+            });
+        }
+        if self.uid == 0 {
+            all.push(Shortcoming {
+                of: "namespaces",
+                cause: "run by root, a command can change modes and times of every file of the system".to_owned(),
+                fix: "make namespaces available, or run as an ordinary user".to_owned(),
+            });
+        }
+        if self.kill_group.is_none() {
+            all.push(Shortcoming {
+                of: "namespaces",
+                cause:
+                    "leaky-possible: what a command leaves behind is looked for and killed one by one, and one that \
+                        forks fast enough may get away"
+                        .to_owned(),
+                fix: "make namespaces available, or run under `systemd-run --user --scope -p Delegate=yes`".to_owned(),
+            });
+        }
+        all
     }
 }
 

@@ -12,6 +12,7 @@ use crate::cgroup::Group;
 use crate::guard::Guards;
 use crate::mounts::Mounts;
 use crate::plan::Enforcement;
+use crate::reach::{Descendants, Family, KillGroup, Reach, Sweep};
 use crate::serve;
 use crate::step::{Identity, Stage, Step};
 use crate::sys;
@@ -30,6 +31,9 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+
+/// The end of an outer process that something of its box outlived.
+pub(crate) const ESCAPED: i32 = 86;
 
 /// The argument that asks a program to be the outer process.
 pub(crate) const ASKED: &str = "__sandbox-init";
@@ -71,12 +75,26 @@ fn outer() -> i32 {
     let Ok(Some((Order::Start(enforcement), files))) = order else {
         return 1;
     };
-    let init = separate(&enforcement, Group::of(files).as_ref(), control.as_fd());
+    let separated = separate(&enforcement, Group::of(files).as_ref(), control.as_fd());
     // Only init's copy may keep the parent waiting: when init ends, the parent must see the hang-up.
     drop(control);
-    match init {
-        Ok(init) => wait_for(init),
-        Err(()) => 1,
+    let Ok((init, group)) = separated else {
+        return 1;
+    };
+    let code = wait_for(init);
+    match enforcement.reach() {
+        Reach::Namespace => code,
+        Reach::Descendants => bury(code, group.as_ref()),
+    }
+}
+
+/// Ends what init, however it went, left behind: it has come down to this process.
+fn bury(code: i32, group: Option<&KillGroup>) -> i32 {
+    let sweep = Descendants::new(group.cloned()).sweep(&mut |_, _| false);
+    group.into_iter().for_each(KillGroup::remove);
+    match sweep {
+        Ok(Sweep { escaped: 0, .. }) => code,
+        Ok(_) | Err(_) => ESCAPED,
     }
 }
 
@@ -92,28 +110,51 @@ fn report_fault(control: BorrowedFd<'_>, step: usize, fault: Fault) {
 }
 
 /// Carries out the outer steps and forks init; the parent has been told of what failed.
-fn separate(enforcement: &Enforcement, group: Option<&Group>, control: BorrowedFd<'_>) -> Result<Pid, ()> {
+fn separate(
+    enforcement: &Enforcement,
+    bounds: Option<&Group>,
+    control: BorrowedFd<'_>,
+) -> Result<(Pid, Option<KillGroup>), ()> {
     let mut last = 0;
+    let mut group = None;
     for (index, step) in enforcement.steps().iter().enumerate() {
         last = index;
         match step.stage() {
             Stage::Outer => {
-                outer_step(step, group).map_err(|fault| report_fault(control, index, fault))?;
+                outer_step(step, bounds, &mut group).map_err(|fault| report_fault(control, index, fault))?;
             }
             Stage::Init | Stage::Command => {}
         }
     }
-    if let (Some(group), Some((index, ..))) = (group, enforcement.control_group()) {
+    if let (Some(bounds), Some((index, ..))) = (bounds, enforcement.control_group()) {
         // Only now: the group that a process is in when it makes the namespace is the root of what commands see.
-        group.step_aside().map_err(|errno| report_fault(control, index, errno.into()))?;
+        bounds.step_aside().map_err(|errno| report_fault(control, index, errno.into()))?;
     }
-    fork_init(enforcement, group, control).map_err(|fault| report_fault(control, last, fault))
+    let forked = match enforcement.reach() {
+        Reach::Namespace => Ok(()),
+        // What init leaves behind comes to the outer process.
+        Reach::Descendants => Descendants::adopt().map_err(Fault::from),
+    };
+    let forked = forked.and_then(|()| fork_init(enforcement, control, bounds, group.clone()));
+    match forked {
+        Ok(init) => Ok((init, group)),
+        Err(fault) => {
+            group.iter().for_each(KillGroup::remove);
+            report_fault(control, last, fault);
+            Err(())
+        }
+    }
 }
 
-fn outer_step(step: &Step, group: Option<&Group>) -> Result<(), Fault> {
+fn outer_step(step: &Step, bounds: Option<&Group>, group: &mut Option<KillGroup>) -> Result<(), Fault> {
     match step {
         Step::KillFirst { score } => kill_first(*score),
-        Step::ControlGroup { .. } => Ok(group.ok_or(Errno::BADF)?.enter()?),
+        Step::ControlGroup { .. } => Ok(bounds.ok_or(Errno::BADF)?.enter()?),
+        Step::LeaveSession => leave_session(),
+        Step::KillGroup { parent } => {
+            *group = Some(KillGroup::make(parent).map_err(|error| Fault::from(error).at(parent))?);
+            Ok(())
+        }
         Step::Unshare { network } => unshare(*network),
         Step::Map { user, group } => map(*user, *group),
         other => Err(misplaced(other)),
@@ -145,13 +186,18 @@ fn kill_first(score: u32) -> Result<(), Fault> {
     }
 }
 
-fn unshare(network: bool) -> Result<(), Fault> {
-    // The groups of root's session would stay on as rights to host files. Others may not drop theirs.
+/// The groups of root's session would stay on as rights to host files. Others may not drop theirs.
+fn leave_session() -> Result<(), Fault> {
     match nix::unistd::setgroups(&[]) {
         Ok(()) | Err(nix::Error::EPERM) => {}
         Err(error) => return Err(error.into()),
     }
     sys::leave_session_keyring();
+    Ok(())
+}
+
+fn unshare(network: bool) -> Result<(), Fault> {
+    leave_session()?;
     let mut spaces = CloneFlags::CLONE_NEWUSER
         | CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
@@ -179,14 +225,24 @@ fn map(user: Identity, group: Identity) -> Result<(), Fault> {
 }
 
 /// Forks init and tells the parent of it. Init goes on only once it would die with this process.
-fn fork_init(enforcement: &Enforcement, group: Option<&Group>, control: BorrowedFd<'_>) -> Result<Pid, Fault> {
+fn fork_init(
+    enforcement: &Enforcement,
+    control: BorrowedFd<'_>,
+    bounds: Option<&Group>,
+    group: Option<KillGroup>,
+) -> Result<Pid, Fault> {
+    let last_signal = match enforcement.reach() {
+        Reach::Namespace => Signal::KILL,
+        // It must end its family before itself.
+        Reach::Descendants => Signal::TERM,
+    };
     let (armed_read, armed_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (go_read, go_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match sys::fork_single()? {
         ForkResult::Child => {
             drop((armed_read, go_write));
             // Process-bound although it is thread-bound: the outer process has one thread, which lives as long as it.
-            let armed = rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+            let armed = rustix::process::set_parent_process_death_signal(Some(last_signal))
                 .and_then(|()| rustix::io::write(&armed_write, b"a"));
             drop(armed_write);
             // The end of file says that the outer process died before the signal was armed.
@@ -194,7 +250,7 @@ fn fork_init(enforcement: &Enforcement, group: Option<&Group>, control: Borrowed
                 sys::exit_now(1);
             }
             drop(go_read);
-            sys::exit_now(init(enforcement, group, control))
+            sys::exit_now(init(enforcement, control, bounds, group))
         }
         ForkResult::Parent { child } => {
             drop((armed_write, go_read));
@@ -223,7 +279,7 @@ fn wait_for(init: Pid) -> i32 {
     }
 }
 
-fn init(enforcement: &Enforcement, group: Option<&Group>, control: BorrowedFd<'_>) -> i32 {
+fn init(enforcement: &Enforcement, control: BorrowedFd<'_>, bounds: Option<&Group>, group: Option<KillGroup>) -> i32 {
     let mut build = Build { mounts: Mounts::default(), listeners: Vec::new(), relay: None, control };
     for (index, step) in enforcement.steps().iter().enumerate() {
         if step.stage() != Stage::Init {
@@ -241,13 +297,25 @@ fn init(enforcement: &Enforcement, group: Option<&Group>, control: BorrowedFd<'_
             return 1;
         }
     };
+    let Ok(family) = Family::of_init(enforcement.reach(), group) else {
+        return 1;
+    };
     let unix = build.listeners.iter().map(|listener| listener.as_fd());
     let files: Vec<BorrowedFd<'_>> = unix.chain(build.relay.iter().map(|listener| listener.as_fd())).collect();
     if wire::tell(control, &Report::Ready, &files).is_err() {
         return 1;
     }
     drop(build);
-    match serve::serve(enforcement, &guards, group, control) {
+    let served = serve::serve(enforcement, &guards, &family, bounds, control);
+    match enforcement.reach() {
+        Reach::Namespace => {}
+        // What is left after this is the outer process's to end, and to tell of.
+        Reach::Descendants => {
+            drop(family.sweep(|_, _| false));
+            family.group().into_iter().for_each(KillGroup::remove);
+        }
+    }
+    match served {
         Ok(()) => 0,
         Err(_) => 1,
     }
@@ -284,10 +352,17 @@ impl Build<'_> {
             Step::DropCapabilities => drop_capabilities(),
             Step::NoNewPrivileges => Ok(rustix::thread::set_no_new_privs(true)?),
             Step::Undumpable => Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?),
+            Step::Adopt => {
+                rustix::process::chdir("/")?;
+                Ok(Descendants::adopt()?)
+            }
+            Step::Link { target, source } => link(target, source).map_err(|fault| fault.at(target)),
             Step::KillFirst { .. }
             | Step::ControlGroup { .. }
             | Step::Unshare { .. }
             | Step::Map { .. }
+            | Step::LeaveSession
+            | Step::KillGroup { .. }
             | Step::Limit { .. } => Err(misplaced(step)),
         }
     }
@@ -306,6 +381,18 @@ fn listen(path: &Path) -> Result<UnixListener, Fault> {
     Ok(listener?)
 }
 
+/// A link in a tree that an agent may have written to, whose folder is made if missing. What lies there already stays.
+fn link(target: &Path, source: &Path) -> Result<(), Fault> {
+    let parent = target.parent().unwrap_or(Path::new("/"));
+    let name = target.file_name().unwrap_or(OsStr::new("link"));
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+    let folder = crate::place::find(root.as_fd(), parent, crate::place::Missing::Directory)?;
+    match rustix::fs::symlinkat(source, folder, name) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Drops every capability, those that a program could bring back included.
 fn drop_capabilities() -> Result<(), Fault> {
     use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -314,6 +401,8 @@ fn drop_capabilities() -> Result<(), Fault> {
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // A capability this kernel does not know.
             Ok(()) | Err(Errno::INVAL) => {}
+            // Nor could one come back to a process that may not even drop them: no new privilege comes after this.
+            Err(Errno::PERM) if rustix::thread::capabilities(None)?.permitted.is_empty() => {}
             Err(errno) => return Err(errno.into()),
         }
     }

@@ -38,8 +38,8 @@
 //! | [`Guard::Landlock`] | writing elsewhere even so; with the host's network, its abstract sockets; signals and tracing between a box's commands and its init | changes of modes and times, reading, what lies read-only in something writable |
 //! | [`Guard::Seccomp`] | parts of the kernel that attacks begin with; typing into a terminal; keys; namespaces once more | the calls that programs need |
 //!
-//! Landlock is the one layer that may be missing: without it all the rest holds, and [`Host::shortcomings`] has the warning.
-//! Without any other there is a [`Refusal`]. It says nothing of TCP, for it knows ports and not addresses, and a box without
+//! Landlock may be missing: without it all the rest holds, and [`Host::shortcomings`] has the warning. Without any other there
+//! is a [`Refusal`], unless [`Policy::may_lack`] names it. It says nothing of TCP, for it knows ports and not addresses, and a box without
 //! a network has a loopback that test servers must be able to use.
 //!
 //! A box with [`Network::Relay`] has one way out of its network: a port on its loopback, whose listening socket the parent holds.
@@ -48,6 +48,23 @@
 //! [`Nesting::Allowed`] is for programs that bring a sandbox of their own. The kernel forbids every mount to a process that
 //! Landlock's rules about files hold for, so these are left out then, and the filter lets namespaces and mounts be made.
 //! What the box has mounted stays locked in them.
+//!
+//! # Without namespaces
+//!
+//! Where the machine gives no namespaces and the policy may lack them, a box has another [`Form`]. Nothing is put in place of
+//! anything, so [`Enforcement::seen`] tells where a path of the policy's is found inside. [`Guard::Cage`] names what may be
+//! read and written, by Landlock; [`Guard::Sockets`] takes away what Landlock knows nothing of: sockets, shared memory, limits
+//! of others. Both must be had, Landlock from version 4 on.
+//!
+//! The processes are the same three, without a namespace to end with. Init, and behind it the outer process, adopt orphans,
+//! so that descent from them is what a box is ([`Reach::Descendants`]); `kill(-1)`, which in a pid namespace reaches the box
+//! alone, would reach all of the user's processes here, and cannot be called. Where a control group can be made, its members
+//! are killed as one; else one by one, for ten seconds, and [`Exit::escaped`] and [`BoxError::Escaped`] tell of what was left.
+//! Landlock's scope (version 6) keeps commands from signalling init; one that could is met by the outer process.
+//!
+//! What is lost: modes and times of other files of the same owner can be changed; names, sizes and processes be seen; pinned
+//! paths are not held. A list of allowed addresses, nested namespaces, and something read-only in something writable are
+//! refused; sockets of [`Policy::listen`] are not made.
 //!
 //! The parent never forks by itself: it starts its own program again, whose `main` calls [`init_main_if_asked`] before any
 //! thread exists. A fork of a threaded process could do next to nothing safely, and a user namespace needs one thread.
@@ -135,9 +152,11 @@ mod command;
 mod error;
 mod fence;
 mod filter;
+mod form;
 mod guard;
 mod host;
 mod init;
+mod landlock_only;
 mod launch;
 mod limit;
 mod mounts;
@@ -148,8 +167,10 @@ mod probe;
 mod program;
 mod protection;
 pub mod proxy;
+mod reach;
 mod refusal;
 mod sandbox;
+mod seen;
 mod serve;
 mod step;
 mod sys;
@@ -162,6 +183,7 @@ pub use bounds::{Means, Watch};
 pub use cgroup::ControlGroups;
 pub use command::{Child, Command, Exit, Stdio};
 pub use error::{BoxError, SpawnError, StartError};
+pub use form::Form;
 pub use guard::Guard;
 pub use host::{Host, Kernel, Obstacle, Shortcoming};
 pub use init::init_main_if_asked;
@@ -171,6 +193,7 @@ pub use nix::sys::signal::Signal;
 pub use plan::{Enforcement, id_inside};
 pub use policy::{Access, Expose, Limits, Nesting, Network, Policy, PrivateDir};
 pub use protection::Protection;
+pub use reach::Reach;
 pub use refusal::{Layer, Refusal};
 pub use sandbox::Sandbox;
 pub use step::{Identity, Resource, Stage, Step};

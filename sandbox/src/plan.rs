@@ -8,10 +8,14 @@ use crate::bounds::{self, Watch};
 use crate::cgroup::{self, ControlGroups};
 use crate::check::{self, Placed};
 use crate::fence;
+use crate::form::{self, Form};
 use crate::guard::Guard;
-use crate::host::{Host, Kernel};
+use crate::host::Host;
+use crate::landlock_only;
 use crate::policy::{Access, Nesting, Network, Policy};
-use crate::refusal::{Layer, Refusal};
+use crate::reach::Reach;
+use crate::refusal::Refusal;
+use crate::seen::Places;
 use crate::step::{Identity, Resource, Step};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -36,13 +40,23 @@ pub struct Enforcement {
     watch: Watch,
     #[serde(with = "crate::wire::path")]
     workdir: PathBuf,
+    reach: Reach,
+    #[serde(skip)]
+    places: Places,
 }
 
 impl Enforcement {
     /// Decides how `policy` is enforced on `host`, or why it cannot be.
     pub fn plan(policy: &Policy, host: &Host) -> Result<Self, Refusal> {
-        refuse_host(host)?;
+        form::refuse(policy, host)?;
         check::check(policy)?;
+        match host.form() {
+            Form::Full => Self::full(policy, host),
+            Form::LandlockOnly => landlock_only::plan(policy, host),
+        }
+    }
+
+    fn full(policy: &Policy, host: &Host) -> Result<Self, Refusal> {
         let placed = check::placed(policy);
         let network = policy.network != Network::Host;
         let size = policy.limits.scratch.unwrap_or(SCRATCH);
@@ -74,7 +88,25 @@ impl Enforcement {
         steps.extend([Step::DropCapabilities, Step::NoNewPrivileges, Step::Undumpable]);
         steps.extend(bounds.command);
         let guards = guards(policy, &placed, host);
-        Ok(Self { steps, guards, watch: bounds.watch, workdir: policy.workdir.clone() })
+        Ok(Self {
+            steps,
+            guards,
+            watch: bounds.watch,
+            workdir: policy.workdir.clone(),
+            reach: Reach::Namespace,
+            places: Places::of(policy),
+        })
+    }
+
+    /// A box of other parts.
+    pub(crate) fn of_parts(
+        steps: Vec<Step>,
+        guards: Vec<Guard>,
+        watch: Watch,
+        workdir: PathBuf,
+        places: Places,
+    ) -> Self {
+        Self { steps, guards, watch, workdir, reach: Reach::Descendants, places }
     }
 
     /// A box with nothing in it but the host read-only: what a probe starts, to see whether boxes can be had at all.
@@ -100,7 +132,14 @@ impl Enforcement {
         // Rules that allow to write nowhere, so that one can see whether they hold.
         let mut guards: Vec<Guard> = landlock(host, Some(Vec::new())).into_iter().collect();
         guards.extend(host.seccomp.then_some(Guard::Seccomp { nesting: Nesting::Denied }));
-        Self { steps, guards, watch: Watch::default(), workdir: PathBuf::from("/") }
+        Self {
+            steps,
+            guards,
+            watch: Watch::default(),
+            workdir: PathBuf::from("/"),
+            reach: Reach::Namespace,
+            places: Places::default(),
+        }
     }
 
     /// The steps, in order.
@@ -140,6 +179,29 @@ impl Enforcement {
     /// Where commands start unless they say otherwise.
     pub fn workdir(&self) -> &Path {
         &self.workdir
+    }
+
+    /// How the processes of the box are told from others.
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Where a path of the policy's is seen inside: there, or, without mounts, where it lies on the host.
+    pub fn seen(&self, path: &Path) -> PathBuf {
+        match self.reach {
+            Reach::Namespace => path.to_owned(),
+            Reach::Descendants => self.places.on_the_host(path),
+        }
+    }
+
+    /// The home as seen inside.
+    pub fn home(&self) -> PathBuf {
+        self.seen(self.places.home())
+    }
+
+    /// The folder for temporary files as seen inside.
+    pub fn tmp(&self) -> PathBuf {
+        self.seen(Path::new(check::TMP))
     }
 
     /// The paths of the sockets made inside, in order.
@@ -183,27 +245,6 @@ impl fmt::Display for Enforcement {
         self.guards.iter().try_for_each(|guard| writeln!(f, "{guard}"))?;
         self.watch.fmt(f)
     }
-}
-
-fn refuse_host(host: &Host) -> Result<(), Refusal> {
-    let namespaces = |cause, fix| Refusal { layer: Layer::Namespaces, cause, fix };
-    if let Some(obstacle) = &host.obstacle {
-        return Err(namespaces(obstacle.cause(), obstacle.fix()));
-    }
-    if !host.seccomp {
-        return Err(Refusal {
-            layer: Layer::Seccomp,
-            cause: "system calls cannot be filtered here".to_owned(),
-            fix: "run on x86-64 or 64-bit ARM, with a kernel built with CONFIG_SECCOMP_FILTER".to_owned(),
-        });
-    }
-    if host.kernel < Kernel::OLDEST {
-        return Err(namespaces(
-            format!("the kernel is {}, older than {}", host.kernel, Kernel::OLDEST),
-            format!("run on Linux {} or newer", Kernel::OLDEST),
-        ));
-    }
-    Ok(())
 }
 
 /// The id inside a box of a user or group `outer` outside, where that is the one that runs the box.
@@ -289,6 +330,10 @@ fn depth(step: &Step) -> usize {
         | Step::DropCapabilities
         | Step::NoNewPrivileges
         | Step::Undumpable
+        | Step::LeaveSession
+        | Step::KillGroup { .. }
+        | Step::Adopt
+        | Step::Link { .. }
         | Step::Limit { .. } => 0,
     }
 }
@@ -296,7 +341,8 @@ fn depth(step: &Step) -> usize {
 fn guards(policy: &Policy, placed: &[Placed], host: &Host) -> Vec<Guard> {
     let files = (policy.nesting == Nesting::Denied).then(|| writable(policy, placed));
     let mut guards: Vec<Guard> = landlock(host, files).into_iter().collect();
-    guards.push(Guard::Seccomp { nesting: policy.nesting });
+    // Missing only where the policy allows that.
+    guards.extend(host.seccomp.then_some(Guard::Seccomp { nesting: policy.nesting }));
     guards
 }
 

@@ -1,6 +1,7 @@
 use super::*;
-use crate::host::Obstacle;
+use crate::host::{Kernel, Obstacle};
 use crate::policy::{Expose, Limits, PrivateDir};
+use crate::refusal::Layer;
 
 const ROOT: Host = Host {
     uid: 0,
@@ -10,6 +11,7 @@ const ROOT: Host = Host {
     seccomp: true,
     obstacle: None,
     control_groups: None,
+    kill_group: None,
     process_numbers: true,
 };
 const USER: Host =

@@ -5,9 +5,12 @@ use crate::cgroup::ControlGroups;
 use crate::command::Command;
 use crate::error::StartError;
 use crate::filter;
+use crate::form::Form;
 use crate::host::{self, Host, Kernel, Obstacle, Settings};
+use crate::landlock_only;
 use crate::launch::Launcher;
 use crate::plan::Enforcement;
+use crate::reach::KillGroup;
 use crate::sandbox::Sandbox;
 use crate::sys;
 use crate::wire::Status;
@@ -28,6 +31,7 @@ impl Host {
             obstacle: None,
             control_groups: None,
             process_numbers: false,
+            kill_group: None,
         };
         let groups = ControlGroups::find();
         // Everything at once, for that is how it is on most machines.
@@ -42,7 +46,7 @@ impl Host {
         // Something does not hold: the box itself, or one of the two things in it.
         let bare = Self { landlock: None, seccomp: false, ..offered.clone() };
         if let Err(obstacle) = confines(&bare, launcher).await {
-            return Self { obstacle: Some(obstacle), ..offered };
+            return without_namespaces(Self { obstacle: Some(obstacle), ..offered }, launcher).await;
         }
         let filtered = Self { seccomp: offered.seccomp, ..bare.clone() };
         let fenced = Self { landlock: offered.landlock, ..bare.clone() };
@@ -85,10 +89,33 @@ async fn starts(host: &Host, launcher: &Launcher) -> bool {
     }
 }
 
+/// What a machine can do that has no namespaces.
+async fn without_namespaces(offered: Host, launcher: &Launcher) -> Host {
+    let holds = async |host: &Host| confines(host, launcher).await == Ok(true);
+    let mut host = Host { kill_group: KillGroup::parent(), ..offered };
+    if holds(&host).await {
+        return host;
+    }
+    let kill_group = host.kill_group.take();
+    let bare = Host { landlock: None, seccomp: false, ..host.clone() };
+    let filtered = Host { seccomp: host.seccomp, ..bare.clone() };
+    let fenced = Host { landlock: host.landlock, ..bare.clone() };
+    let grouped = Host { kill_group: kill_group.clone(), ..bare };
+    Host {
+        seccomp: host.seccomp && holds(&filtered).await,
+        landlock: if holds(&fenced).await { host.landlock } else { None },
+        kill_group: if kill_group.is_some() && holds(&grouped).await { kill_group } else { None },
+        ..host
+    }
+}
+
 /// Whether the guards that `host` has hold in an empty box, or what keeps one from starting.
 async fn confines(host: &Host, launcher: &Launcher) -> Result<bool, Obstacle> {
     let other = |error: &dyn std::error::Error| Obstacle::Other { step: None, error: error.to_string() };
-    let plan = Enforcement::empty(host);
+    let plan = match host.form() {
+        Form::Full => Enforcement::empty(host),
+        Form::LandlockOnly => landlock_only::empty(host),
+    };
     let sandbox = match Sandbox::start(&plan, launcher).await {
         Ok(sandbox) => sandbox,
         Err(StartError::Guard { .. }) => return Ok(false),
@@ -97,6 +124,10 @@ async fn confines(host: &Host, launcher: &Launcher) -> Result<bool, Obstacle> {
     // The program that init is, for no other is known to be there.
     let mut argv = vec!["/proc/self/exe", canary::ASKED];
     argv.extend(plan.layers().iter().map(|protection| protection.name()));
+    match host.form() {
+        Form::Full => {}
+        Form::LandlockOnly => argv.push(canary::NO_MOUNTS),
+    }
     let sung = match sandbox.spawn(Command::new(argv)).await {
         Ok(mut child) => child.wait().await.is_ok_and(|exit| exit.status == Status::Exited(canary::STOPPED)),
         Err(_) => false,

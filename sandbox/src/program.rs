@@ -3,6 +3,7 @@
 use crate::cgroup::Group;
 use crate::guard::Guards;
 use crate::plan::Enforcement;
+use crate::reach::KillGroup;
 use crate::step::{Resource, Step};
 use crate::sys;
 use crate::wire::ChildStage;
@@ -22,7 +23,10 @@ pub(crate) struct Program<'a> {
     pub(crate) cwd: OsString,
     pub(crate) enforcement: &'a Enforcement,
     pub(crate) guards: &'a Guards,
-    pub(crate) group: Option<&'a Group>,
+    /// The bounds it joins before anything else of it runs.
+    pub(crate) bounds: Option<&'a Group>,
+    /// What it is killed by, which it joins then.
+    pub(crate) group: Option<&'a KillGroup>,
 }
 
 type Failure = (ChildStage, i32);
@@ -152,7 +156,10 @@ fn run(
 
 fn prepare(program: &Program<'_>, streams: [OwnedFd; 3]) -> Result<(), Failure> {
     // First, so that everything it uses is counted.
-    program.group.map_or(Ok(()), Group::enter).map_err(setup)?;
+    program.bounds.map_or(Ok(()), Group::enter).map_err(setup)?;
+    if let Some(group) = program.group {
+        group.join().map_err(setup)?;
+    }
     // A session of its own: no terminal to put input into, and no group that the parent's terminal signals.
     nix::unistd::setsid().map_err(setup)?;
     let [stdin, stdout, stderr] = streams;

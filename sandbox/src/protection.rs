@@ -49,6 +49,14 @@ pub enum Protection {
     DiskLimit,
     /// The size of each file it writes is bounded.
     FileSizeLimit,
+    /// A command can read where it should and nowhere else, by rules on the process.
+    LandlockReads,
+    /// A command can neither connect nor listen over TCP, by rules on the process.
+    LandlockNetwork,
+    /// What a box without namespaces could reach over sockets and shared memory is filtered.
+    SocketFilter,
+    /// Its processes are killed as one, as a control group of their own.
+    KillGroup,
 }
 
 impl Protection {
@@ -75,6 +83,10 @@ impl Protection {
             Self::CpuWeight => "cpu-weight",
             Self::DiskLimit => "disk-limit",
             Self::FileSizeLimit => "file-size-limit",
+            Self::LandlockReads => "landlock-reads",
+            Self::LandlockNetwork => "landlock-network",
+            Self::SocketFilter => "socket-filter",
+            Self::KillGroup => "kill-group",
         }
     }
 }
@@ -117,6 +129,7 @@ fn of_step(step: &Step) -> Vec<Protection> {
         Step::ForbidNesting => vec![Protection::NoNesting],
         Step::DropCapabilities => vec![Protection::NoCapabilities],
         Step::NoNewPrivileges => vec![Protection::NoNewPrivileges],
+        Step::KillGroup { .. } => vec![Protection::KillGroup],
         Step::ControlGroup { memory, processes, cpu_weight, .. } => {
             let memory = memory.map(|_| Protection::MemoryLimit);
             let processes = processes.map(|_| Protection::ProcessLimit);
@@ -143,6 +156,9 @@ fn of_step(step: &Step) -> Vec<Protection> {
         | Step::Listen { .. }
         | Step::Relay { .. }
         | Step::Undumpable
+        | Step::LeaveSession
+        | Step::Adopt
+        | Step::Link { .. }
         | Step::Limit { resource: Resource::Core | Resource::OpenFiles, .. } => Vec::new(),
     }
 }
@@ -158,6 +174,13 @@ fn of_guard(guard: &Guard) -> Vec<Protection> {
             let files = writable.is_some().then_some(Protection::LandlockFiles);
             files.into_iter().chain(scopes.then_some(Protection::LandlockScopes)).collect()
         }
+        Guard::Cage { network, scopes, .. } => {
+            let mut all = vec![Protection::LandlockFiles, Protection::LandlockReads];
+            all.extend((!network).then_some(Protection::LandlockNetwork));
+            all.extend(scopes.then_some(Protection::LandlockScopes));
+            all
+        }
+        Guard::Sockets { .. } => vec![Protection::SocketFilter],
         Guard::Seccomp { .. } => vec![Protection::Seccomp],
     }
 }

@@ -7,6 +7,7 @@
 use crate::cgroup::Leaf;
 use crate::command::{self, Child, Command, Exit};
 use crate::error::{BoxError, SpawnError, StartError};
+use crate::init;
 use crate::launch::{self, Control, Launcher};
 use crate::plan::Enforcement;
 use crate::wire::{Answer, ChildStage, Order, Report};
@@ -40,12 +41,23 @@ struct Waiting {
 
 type Shared = Arc<Mutex<Waiting>>;
 
+/// Whether a box has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It lives.
+    NotYet,
+    /// With all in it.
+    Whole,
+    /// But something of it could not be ended in time.
+    Escaped,
+}
+
 /// A running box. Dropping it kills everything in it.
 pub struct Sandbox {
     control: Arc<Control>,
     init: OwnedFd,
     waiting: Shared,
-    ended: watch::Receiver<bool>,
+    ended: watch::Receiver<End>,
     reader: JoinHandle<()>,
     listeners: Mutex<HashMap<PathBuf, StdListener>>,
     relay: Mutex<Option<TcpStdListener>>,
@@ -95,7 +107,7 @@ impl Sandbox {
     ) -> Self {
         let control = Arc::new(control);
         let waiting = Shared::default();
-        let (tell_end, ended) = watch::channel(false);
+        let (tell_end, ended) = watch::channel(End::NotYet);
         tokio::spawn(keep(outer, leaf, tell_end));
         let reader = tokio::spawn(read(Arc::clone(&control), Arc::clone(&waiting)));
         let paths = enforcement.listeners().map(Path::to_owned);
@@ -199,11 +211,15 @@ impl Sandbox {
         TcpListener::from_std(listener).map(Some)
     }
 
-    /// Kills the box and waits until the kernel has removed the last process of it.
+    /// Kills the box and waits until the last process of it is gone. Without a pid namespace, tells of processes that could not
+    /// be ended in time.
     pub async fn kill(&self) -> Result<(), BoxError> {
         self.signal_init();
         self.ended().await;
-        Ok(())
+        match *self.ended.borrow() {
+            End::NotYet | End::Whole => Ok(()),
+            End::Escaped => Err(BoxError::Escaped),
+        }
     }
 
     /// The same, for the owner.
@@ -214,7 +230,7 @@ impl Sandbox {
     /// Waits until the box has ended, for whatever reason, and nothing of it is left.
     pub async fn ended(&self) {
         // An error says that the keeper is gone, which happens only when the runtime ends.
-        drop(self.ended.clone().wait_for(|ended| *ended).await);
+        drop(self.ended.clone().wait_for(|ended| *ended != End::NotYet).await);
     }
 
     /// By handle, so that it can never hit another process; one that has ended needs no signal.
@@ -327,12 +343,12 @@ async fn bury(outer: &mut tokio::process::Child) -> String {
 }
 
 /// Waits for the outer process, which outlives everything in the box.
-async fn keep(mut outer: tokio::process::Child, leaf: Option<Leaf>, ended: watch::Sender<bool>) {
+async fn keep(mut outer: tokio::process::Child, leaf: Option<Leaf>, ended: watch::Sender<End>) {
     // It has no other parent than us, so this fails only if it was collected already.
-    drop(outer.wait().await);
+    let code = outer.wait().await.ok().and_then(|status| status.code());
     // Empty now, unless the outer process was killed from outside. Then the next start removes it.
     drop(leaf);
-    ended.send_replace(true);
+    ended.send_replace(if code == Some(init::ESCAPED) { End::Escaped } else { End::Whole });
 }
 
 /// Hands out reports until the box has ended.
@@ -344,8 +360,8 @@ async fn read(control: Arc<Control>, waiting: Shared) {
                 // Whoever asked may have given up.
                 waiting.answers.remove(&id).map(|asker| asker.send(answer));
             }
-            Report::Exited { id, status, leftovers, limit } => {
-                waiting.exits.remove(&id).map(|child| child.send(Exit { status, leftovers, limit }));
+            Report::Exited { id, status, leftovers, escaped, limit } => {
+                waiting.exits.remove(&id).map(|child| child.send(Exit { status, leftovers, escaped, limit }));
             }
             Report::Born | Report::Ready | Report::Failed { .. } => break,
         }

@@ -1,18 +1,17 @@
 //! Init at work: takes orders from the parent, reaps, and keeps the promise that a command's end is the end of everything it
 //! started.
 //!
-//! One thread, one loop. The kernel delivers to process 1 only signals it asks for, so nothing inside can disturb it.
-//! Processes are signalled here with `kill(-1)`, which reaches those of this pid namespace and no other.
+//! One thread, one loop. The kernel delivers to process 1 only signals it asks for, so nothing inside can disturb it; where
+//! init is no process 1, the rules on commands keep their signals from it. Who is signalled, and how, is [`crate::reach`]'s.
 
 use crate::cgroup::Group;
 use crate::guard::Guards;
 use crate::limit::LimitHit;
 use crate::plan::Enforcement;
 use crate::program::{self, Program};
-use crate::sys;
+use crate::reach::{self, Family, Reach, Sweep};
 use crate::watchdog::Watchdog;
 use crate::wire::{self, Answer, Order, Report, Status};
-use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -43,9 +42,10 @@ struct Running {
 struct Init<'a> {
     enforcement: &'a Enforcement,
     guards: &'a Guards,
+    family: &'a Family,
     control: BorrowedFd<'a>,
     running: HashMap<Pid, Running>,
-    group: Option<&'a Group>,
+    bounds: Option<&'a Group>,
     watchdog: Watchdog<'a>,
 }
 
@@ -53,15 +53,21 @@ struct Init<'a> {
 pub(crate) fn serve(
     enforcement: &Enforcement,
     guards: &Guards,
-    group: Option<&Group>,
+    family: &Family,
+    bounds: Option<&Group>,
     control: BorrowedFd<'_>,
 ) -> io::Result<()> {
     let mut watched = SigSet::empty();
     watched.add(Signal::SIGCHLD);
+    match enforcement.reach() {
+        Reach::Namespace => {}
+        // That the outer process is dead.
+        Reach::Descendants => watched.add(Signal::SIGTERM),
+    }
     watched.thread_block()?;
     let ended = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let watchdog = Watchdog::new(enforcement, group);
-    let mut init = Init { enforcement, guards, control, running: HashMap::new(), group, watchdog };
+    let watchdog = Watchdog::new(enforcement, family, bounds);
+    let mut init = Init { enforcement, guards, family, bounds, control, running: HashMap::new(), watchdog };
     loop {
         let mut fds = [PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
         let wait = init.watchdog.wait().and_then(|wait| Timespec::try_from(wait).ok());
@@ -75,7 +81,11 @@ pub(crate) fn serve(
             return Ok(());
         }
         if ends.contains(PollFlags::IN) {
-            while ended.read_signal()?.is_some() {}
+            while let Some(signal) = ended.read_signal()? {
+                if signal.ssi_signo == Signal::SIGTERM as u32 {
+                    return Ok(());
+                }
+            }
             init.reap()?;
         }
         if orders.contains(PollFlags::IN) {
@@ -94,18 +104,15 @@ impl Init<'_> {
             Order::Start(_) => return Err(io::Error::from(io::ErrorKind::InvalidData)),
             Order::Spawn { id, argv, env, cwd, files: given, aside } => {
                 let cwd = if cwd.is_empty() { self.enforcement.workdir().as_os_str() } else { OsStr::new(&cwd) };
-                let cwd = cwd.to_owned();
-                let (enforcement, guards, group) = (self.enforcement, self.guards, self.group);
-                let program = Program { argv, env, cwd, enforcement, guards, group };
+                let (enforcement, guards) = (self.enforcement, self.guards);
+                let (bounds, group) = (self.bounds, self.family.group());
+                let program = Program { argv, env, cwd: cwd.to_owned(), enforcement, guards, bounds, group };
                 (id, self.spawn(id, &program, given, files, aside))
             }
-            Order::Signal { id, signal } => (id, refused(sys::signal_box(signal), Answer::Done)),
-            Order::KillAll { id } => {
-                let count = self.kill_all()?;
-                (id, Answer::Count(count))
-            }
+            Order::Signal { id, signal } => (id, refused(self.family.signal(signal), Answer::Done)),
+            Order::KillAll { id } => (id, self.kill_all()?),
             Order::Freeze { id } => (id, self.freeze()?),
-            Order::Thaw { id } => (id, refused(sys::signal_box(libc::SIGCONT), Answer::Done)),
+            Order::Thaw { id } => (id, refused(self.family.signal(libc::SIGCONT), Answer::Done)),
         };
         self.tell(&Report::Answer { id, answer })
     }
@@ -137,24 +144,21 @@ impl Init<'_> {
 
     /// Collects what has ended. When that was the main command, ends all else first and then says so.
     fn reap(&mut self) -> io::Result<()> {
-        while let Some((pid, status)) = reap_one(WaitPidFlag::WNOHANG)? {
+        while let Some((pid, status)) = reap_one()? {
             let Some(running) = self.running.remove(&pid) else {
                 continue;
             };
             if running.aside {
-                self.tell(&Report::Exited { id: running.id, status, leftovers: 0, limit: None })?;
+                self.tell_end(running.id, status, Sweep::default(), None)?;
                 continue;
             }
             // Those that ended by themselves meanwhile are no leftovers.
-            let mut asides = Vec::new();
-            while let Some((pid, status)) = reap_one(WaitPidFlag::WNOHANG)? {
-                asides.extend(self.running.remove(&pid).map(|running| (running, status)));
-            }
+            let mut asides = self.reap_all()?;
             let mut limit = self.watchdog.judge_end(status);
-            let leftovers = self.sweep(&mut asides)?;
+            let sweep = self.sweep(&mut asides)?;
             limit = limit.or_else(|| self.watchdog.judge_what_is_left());
-            self.tell(&Report::Exited { id: running.id, status, leftovers, limit })?;
-            self.tell_ends(asides, 0, None)?;
+            self.tell_end(running.id, status, sweep, limit)?;
+            self.tell_ends(asides, Sweep::default(), None)?;
         }
         Ok(())
     }
@@ -170,47 +174,52 @@ impl Init<'_> {
         }
     }
 
-    fn kill_all(&mut self) -> io::Result<u32> {
+    fn kill_all(&mut self) -> io::Result<Answer> {
         self.end_all(None)
     }
 
-    fn end_all(&mut self, limit: Option<LimitHit>) -> io::Result<u32> {
-        let mut ends = Vec::new();
-        while let Some((pid, status)) = reap_one(WaitPidFlag::WNOHANG)? {
-            ends.extend(self.running.remove(&pid).map(|running| (running, status)));
-        }
+    fn end_all(&mut self, limit: Option<LimitHit>) -> io::Result<Answer> {
+        let mut ends = self.reap_all()?;
         let already = count(ends.len());
-        let killed = self.sweep(&mut ends)?;
+        let sweep = self.sweep(&mut ends)?;
         let commands = count(ends.len()).saturating_sub(already);
-        self.tell_ends(ends, killed.saturating_sub(commands), limit)?;
-        Ok(killed)
+        self.tell_ends(ends, Sweep { killed: sweep.killed.saturating_sub(commands), ..sweep }, limit)?;
+        Ok(if sweep.escaped > 0 { Answer::Restless { running: sweep.escaped } } else { Answer::Count(sweep.killed) })
     }
 
-    /// Kills everything and collects it until nothing is left; the number of processes this killed.
-    ///
-    /// One signal would do, for a fork in progress fails while a signal is pending. Repeating costs nothing.
-    fn sweep(&mut self, ends: &mut Vec<(Running, Status)>) -> io::Result<u32> {
-        let mut killed = 0;
-        self.group.iter().for_each(|group| group.kill());
-        loop {
-            match sys::signal_box(libc::SIGKILL) {
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                other => other?,
-            }
-            let Some((pid, status)) = reap_one(WaitPidFlag::empty())? else {
-                return Ok(killed);
-            };
-            if status == Status::Signaled(libc::SIGKILL) {
-                killed += 1;
-            }
+    /// Collects what has ended by itself.
+    fn reap_all(&mut self) -> io::Result<Vec<(Running, Status)>> {
+        let mut ends = Vec::new();
+        while let Some((pid, status)) = reap_one()? {
             ends.extend(self.running.remove(&pid).map(|running| (running, status)));
         }
+        Ok(ends)
     }
 
-    fn tell_ends(&self, ends: Vec<(Running, Status)>, leftovers: u32, limit: Option<LimitHit>) -> io::Result<()> {
+    /// Kills everything and collects it until nothing is left.
+    fn sweep(&mut self, ends: &mut Vec<(Running, Status)>) -> io::Result<Sweep> {
+        self.bounds.iter().for_each(|group| group.kill());
+        let running = &mut self.running;
+        self.family.sweep(|pid, status| {
+            let status = status_of(status);
+            ends.extend(running.remove(&pid).map(|running| (running, status)));
+            status == Status::Signaled(libc::SIGKILL)
+        })
+    }
+
+    fn tell_end(
+        &self,
+        id: u64,
+        status: Status,
+        Sweep { killed: leftovers, escaped }: Sweep,
+        limit: Option<LimitHit>,
+    ) -> io::Result<()> {
+        self.tell(&Report::Exited { id, status, leftovers, escaped, limit })
+    }
+
+    fn tell_ends(&self, ends: Vec<(Running, Status)>, sweep: Sweep, limit: Option<LimitHit>) -> io::Result<()> {
         ends.into_iter().try_for_each(|(running, status)| {
-            let leftovers = if running.aside { 0 } else { leftovers };
-            self.tell(&Report::Exited { id: running.id, status, leftovers, limit })
+            self.tell_end(running.id, status, if running.aside { Sweep::default() } else { sweep }, limit)
         })
     }
 
@@ -219,13 +228,8 @@ impl Init<'_> {
         let start = Instant::now();
         let mut nudged = start;
         loop {
-            match sys::signal_box(libc::SIGSTOP) {
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-                    return Ok(Answer::Count(0));
-                }
-                other => other?,
-            }
-            let (running, stopped) = census()?;
+            self.family.signal(libc::SIGSTOP)?;
+            let (running, stopped) = census(&self.family.members()?);
             if running == 0 {
                 return Ok(Answer::Count(stopped));
             }
@@ -234,10 +238,10 @@ impl Init<'_> {
             }
             if nudged.elapsed() > NUDGE {
                 nudged = Instant::now();
-                sys::signal_box(libc::SIGCONT)?;
+                self.family.signal(libc::SIGCONT)?;
             }
             if self.hung_up(Duration::from_millis(1))? {
-                sys::exit_now(0);
+                return Err(io::ErrorKind::BrokenPipe.into());
             }
         }
     }
@@ -263,44 +267,35 @@ fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// A box without processes is no failure: there was nobody to signal.
 fn refused(result: io::Result<()>, done: Answer) -> Answer {
     match result.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)) {
-        Ok(()) | Err(libc::ESRCH) => done,
+        Ok(()) => done,
         Err(errno) => Answer::Refused { errno },
     }
 }
 
-/// Collects one ended process; `None` if there is none, or none any more.
-fn reap_one(flags: WaitPidFlag) -> io::Result<Option<(Pid, Status)>> {
-    loop {
-        match nix::sys::wait::waitpid(None, Some(flags)) {
-            Ok(WaitStatus::Exited(pid, code)) => return Ok(Some((pid, Status::Exited(code)))),
-            Ok(WaitStatus::Signaled(pid, signal, _)) => {
-                return Ok(Some((pid, Status::Signaled(signal as i32))));
-            }
-            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(None),
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+/// Collects one process that has ended; `None` if there is none, or none any more.
+fn reap_one() -> io::Result<Option<(Pid, Status)>> {
+    let collected = reach::collect_one(WaitPidFlag::WNOHANG)?;
+    Ok(collected.ended().map(|(pid, status)| (pid, status_of(status))))
+}
+
+/// How one that was collected ended.
+fn status_of(status: WaitStatus) -> Status {
+    match status {
+        WaitStatus::Signaled(_, signal, _) => Status::Signaled(signal as i32),
+        WaitStatus::Exited(_, code) => Status::Exited(code),
+        // Only ended ones are collected.
+        _ => Status::Exited(0),
     }
 }
 
-/// Processes that can still run, and those that are stopped.
+/// Of these, processes that can still run, and those that are stopped.
 ///
 /// Every thread counts: a process is stopped one thread after the other.
-fn census() -> io::Result<(u32, u32)> {
+fn census(members: &[Pid]) -> (u32, u32) {
     let (mut running, mut stopped) = (0, 0);
-    for entry in std::fs::read_dir("/proc")? {
-        let Ok(name) = entry.map(|entry| entry.file_name()) else {
-            continue;
-        };
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        if pid == 1 {
-            continue;
-        }
+    for pid in members {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
             continue;
         };
@@ -311,7 +306,7 @@ fn census() -> io::Result<(u32, u32)> {
             stopped += 1;
         }
     }
-    Ok((running, stopped))
+    (running, stopped)
 }
 
 /// Whether the thread this `stat` is of can still run. Its state follows the name, which may itself hold `)`.

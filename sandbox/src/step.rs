@@ -170,6 +170,25 @@ pub enum Step {
     NoNewPrivileges,
     /// Processes of the box can neither read nor trace the box's init.
     Undumpable,
+    /// The supplementary groups, as far as they may be left, and the session's keyring.
+    LeaveSession,
+    /// A control group of the box's own, for the kernel to kill as one.
+    KillGroup {
+        /// The group that it is made in.
+        #[serde(with = "crate::wire::path")]
+        parent: PathBuf,
+    },
+    /// Orphans of the box become children of its init, and after it of the outer process.
+    Adopt,
+    /// A link in the private home to something that is shown at its own place, unless something lies there already.
+    Link {
+        /// Where.
+        #[serde(with = "crate::wire::path")]
+        target: PathBuf,
+        /// To what.
+        #[serde(with = "crate::wire::path")]
+        source: PathBuf,
+    },
     /// A limit on each process.
     Limit {
         /// On what.
@@ -183,9 +202,12 @@ impl Step {
     /// Who carries it out.
     pub const fn stage(&self) -> Stage {
         match self {
-            Self::KillFirst { .. } | Self::ControlGroup { .. } | Self::Unshare { .. } | Self::Map { .. } => {
-                Stage::Outer
-            }
+            Self::KillFirst { .. }
+            | Self::ControlGroup { .. }
+            | Self::Unshare { .. }
+            | Self::Map { .. }
+            | Self::LeaveSession
+            | Self::KillGroup { .. } => Stage::Outer,
             Self::Private
             | Self::Clone { .. }
             | Self::Root
@@ -206,6 +228,8 @@ impl Step {
             | Self::Relay { .. }
             | Self::DropCapabilities
             | Self::NoNewPrivileges
+            | Self::Adopt
+            | Self::Link { .. }
             | Self::Undumpable => Stage::Init,
             Self::Limit { .. } => Stage::Command,
         }
@@ -254,6 +278,10 @@ impl fmt::Display for Step {
             Self::DropCapabilities => f.write_str("drop capabilities"),
             Self::NoNewPrivileges => f.write_str("no new privileges"),
             Self::Undumpable => f.write_str("init unreadable"),
+            Self::LeaveSession => f.write_str("leave groups and keyring"),
+            Self::KillGroup { parent } => write!(f, "kill group in {}", parent.display()),
+            Self::Adopt => f.write_str("adopt orphans"),
+            Self::Link { target, source } => write!(f, "link {} -> {}", target.display(), source.display()),
             Self::Limit { resource, value } => write!(f, "limit {resource} {value}"),
         }
     }

@@ -2,6 +2,7 @@
 //! from the attacks of this crate's tests.
 #![expect(unsafe_code, reason = "each block is one system call, with its reason")]
 
+use crate::reach::Namespace;
 use nix::libc;
 use nix::unistd::{ForkResult, Pid};
 use std::io;
@@ -146,8 +147,9 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Sends a signal to every process of this pid namespace but its init, which the caller must be.
-pub(crate) fn signal_box(signal: i32) -> io::Result<()> {
+/// Sends a signal to every process of the pid namespace but its init, which the caller is.
+pub(crate) fn signal_namespace(_own: &Namespace, signal: i32) -> io::Result<()> {
+    // Nothing but process 1 can have a `Namespace`. Anywhere else this would reach every process of the user.
     if Pid::this() != Pid::from_raw(1) {
         return Err(io::Error::from_raw_os_error(libc::EPERM));
     }

@@ -1,4 +1,4 @@
-//! What the processes of a box use, read from its own `/proc`.
+//! What the processes of a box use, read from `/proc`.
 //!
 //! Two ways of counting memory. The quick one reads `statm` of each process: private pages. The whole one adds what is
 //! shared or swapped out, or held by a memory file or a segment that nobody has mapped. It is taken when the machine's own
@@ -33,12 +33,6 @@ pub(crate) struct Held {
 
 /// A file system, by its device.
 pub(crate) type Device = (u32, u32);
-
-/// The processes of the box but its init.
-pub(crate) fn processes() -> io::Result<Vec<u32>> {
-    let entries = std::fs::read_dir("/proc")?.filter_map(Result::ok);
-    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|pid| *pid != 1).collect())
-}
 
 /// Threads of all of them. One that ends meanwhile counts as none.
 pub(crate) fn threads(processes: &[u32]) -> u64 {

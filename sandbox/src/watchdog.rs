@@ -8,10 +8,12 @@ use crate::bounds::{DEFAULT_PROCESSES, Watch};
 use crate::cgroup::Group;
 use crate::limit::{LimitHit, Limited};
 use crate::plan::Enforcement;
+use crate::reach::Family;
 use crate::usage::{self, Device, Held, Machine};
 use crate::walk::{Measured, Walk};
 use crate::wire::Status;
 use nix::libc;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -111,6 +113,7 @@ struct Space {
 #[derive(Debug)]
 pub(crate) struct Watchdog<'a> {
     watch: &'a Watch,
+    family: &'a Family,
     group: Option<&'a Group>,
     file_size: Option<u64>,
     page: u64,
@@ -134,13 +137,14 @@ pub(crate) struct Watchdog<'a> {
 }
 
 impl<'a> Watchdog<'a> {
-    pub(crate) fn new(enforcement: &'a Enforcement, group: Option<&'a Group>) -> Self {
+    pub(crate) fn new(enforcement: &'a Enforcement, family: &'a Family, group: Option<&'a Group>) -> Self {
         let watch = enforcement.watch();
         let machine = Machine::read().unwrap_or_default();
         let paths = |all: &[std::ffi::OsString]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
         let space = Space { disks: disks(enforcement.workdir(), &paths(&watch.writable)), ..Space::default() };
         Self {
             watch,
+            family,
             group,
             file_size: enforcement.file_size(),
             page: rustix::param::page_size() as u64,
@@ -232,7 +236,7 @@ impl<'a> Watchdog<'a> {
         if let Some(used) = self.group.and_then(|group| group.number("memory.current")) {
             return used;
         }
-        let processes = usage::processes().unwrap_or_default();
+        let processes = self.processes().unwrap_or_default();
         let files: u64 = self.scratch.iter().filter_map(|path| usage::space(path).ok()).map(|(_, used, _)| used).sum();
         let private = usage::private(&processes, self.page);
         let grown = machine.shared.saturating_sub(self.shared_at_least);
@@ -272,6 +276,11 @@ impl<'a> Watchdog<'a> {
         hit.then_some(LimitHit { what: Limited::Processes, limit: u64::from(most), used: count, of_machine: false })
     }
 
+    /// The processes of the box but its init.
+    fn processes(&self) -> io::Result<Vec<u32>> {
+        Ok(self.family.members()?.into_iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect())
+    }
+
     /// How many there are, where they can be as many as that.
     fn count_processes(&self, most: u64) -> Option<u64> {
         if let Some(count) = self.group.and_then(|group| group.number("pids.current")) {
@@ -280,7 +289,7 @@ impl<'a> Watchdog<'a> {
         if usage::threads_of_machine() < most {
             return Some(0);
         }
-        Some(usage::threads(&usage::processes().ok()?))
+        Some(usage::threads(&self.processes().ok()?))
     }
 
     fn look_at_disks(&mut self) -> Option<LimitHit> {
@@ -316,7 +325,7 @@ impl<'a> Watchdog<'a> {
     /// What was measured, with the files that have no name. Where something could not be seen, everything that the file
     /// systems have gained counts as the box's: one that hides files must not gain by it.
     fn held_on_disk(&mut self) -> u64 {
-        let (held, hides) = self.nameless(&usage::processes().unwrap_or_default(), &[]);
+        let (held, hides) = self.nameless(&self.processes().unwrap_or_default(), &[]);
         let space = &self.space;
         let measured = space.held.unwrap_or_default();
         let used = measured.bytes + held.on_disk;

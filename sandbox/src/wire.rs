@@ -43,7 +43,22 @@ pub(crate) mod path {
     }
 }
 
-/// Several of them.
+/// A list of them.
+pub(crate) mod path_list {
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+    use std::ffi::{OsStr, OsString};
+    use std::path::PathBuf;
+
+    pub(crate) fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+        paths.iter().map(|path| path.as_os_str()).collect::<Vec<&OsStr>>().serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+        Ok(Vec::<OsString>::deserialize(deserializer)?.into_iter().map(PathBuf::from).collect())
+    }
+}
+
+/// Several of them, or none.
 pub(crate) mod paths {
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
     use std::ffi::{OsStr, OsString};
@@ -90,7 +105,7 @@ pub(crate) enum Report {
     /// The answer to an order.
     Answer { id: u64, answer: Answer },
     /// A command has ended, and nothing of it is left.
-    Exited { id: u64, status: Status, leftovers: u32, limit: Option<LimitHit> },
+    Exited { id: u64, status: Status, leftovers: u32, escaped: u32, limit: Option<LimitHit> },
 }
 
 /// The answer to an order.

@@ -31,7 +31,7 @@ use crate::model::plan::{AgentTask, Argv};
 use crate::model::{AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::{Record, RunDir};
-use crate::workspace::{Workspace, seen, working_box};
+use crate::workspace::{Workspace, box_variables, seen, working_box};
 
 /// What drives an agent that is a command.
 pub const ADAPTER: &str = "command";
@@ -109,18 +109,26 @@ type Going<T> = Result<Result<T, Stop>, Error>;
 pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
     let begun = Instant::now();
     let mut attempt = Attempt::new(&assignment, begun);
-    let stop = match attempt.open_box().await? {
-        Err(stop) => Some(stop),
-        Ok(Opened { boxed, mut socket, gateway }) => {
+    let worked = match attempt.open_box().await {
+        Ok(Err(stop)) => Ok(Some(stop)),
+        Ok(Ok(Opened { boxed, mut socket, gateway })) => {
             let stop = attempt.work(&boxed, socket.as_mut()).await;
             let closed = boxed.shutdown().await;
             if let Some(gateway) = gateway {
                 attempt.hints.extend(gateway.close().await);
             }
-            let stop = stop?;
-            closed.map_err(Error::Box)?;
-            stop
+            stop.and_then(|stop| closed_well(stop, closed))
         }
+        Err(error) => Err(error),
+    };
+    // The worktree gets its own link back whatever happened; what the agent made of the other is told below.
+    let left = tokio::task::block_in_place(|| assignment.workspace.leave());
+    let stop = match (worked?, left) {
+        (_, Err(error @ crate::workspace::Error::Tampered { .. })) => {
+            Some(Stop::new(AttemptOutcome::Tampered, error.to_string()))
+        }
+        (_, Err(error)) => return Err(error.into()),
+        (stop, Ok(())) => stop,
     };
     attempt.finish(stop, begun.elapsed())
 }
@@ -132,8 +140,18 @@ struct Opened {
     gateway: Option<Gateway>,
 }
 
+/// What outlives a box that has no namespace to end with is this agent's misfortune: nothing of it may be merged.
+fn closed_well(stop: Option<Stop>, closed: Result<(), BoxError>) -> Result<Option<Stop>, Error> {
+    match closed {
+        Ok(()) => Ok(stop),
+        Err(error @ BoxError::Escaped) => Ok(Some(Stop::new(AttemptOutcome::Failed, error.to_string()))),
+        Err(error) => Err(Error::Box(error)),
+    }
+}
+
 struct Attempt<'a> {
     of: &'a Assignment<'a>,
+    enforcement: Option<Enforcement>,
     scribe: Scribe<'a>,
     bounds: Bounds,
     progress: Progress,
@@ -157,6 +175,7 @@ impl<'a> Attempt<'a> {
         };
         Self {
             of,
+            enforcement: None,
             scribe: Scribe { capturer: of.capturer, workspace: of.workspace, ledger, journal: of.journal },
             bounds: Bounds {
                 deadline: begun + limits.time.unsigned_abs(),
@@ -191,7 +210,7 @@ impl<'a> Attempt<'a> {
             Err(error @ crate::workspace::Error::Expose { .. }) => return refused(error.to_string()),
             Err(error) => return Err(error.into()),
         };
-        let enforcement = match Enforcement::plan(&policy, &capturer.host) {
+        let enforcement = match capturer.enforcement(policy) {
             Ok(enforcement) => enforcement,
             Err(refusal) => return refused(refusal.to_string()),
         };
@@ -199,7 +218,15 @@ impl<'a> Attempt<'a> {
             Ok(proxy) => proxy,
             Err(reason) => return refused(reason),
         };
-        match Sandbox::start(&enforcement, &capturer.environment.launcher()).await {
+        match tokio::task::block_in_place(|| workspace.enter(capturer.host.form(), &capturer.surroundings)) {
+            Ok(()) => {}
+            Err(error @ crate::workspace::Error::Tampered { .. }) => {
+                return Ok(Err(Stop::new(AttemptOutcome::Tampered, error.to_string())));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let enforcement = self.enforcement.insert(enforcement);
+        match Sandbox::start(enforcement, &capturer.environment.launcher()).await {
             Ok(boxed) => {
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
                 let open = |setup| Gateway::open(&boxed, setup, run.network(&task.name), u64::from(*attempt));
@@ -276,6 +303,7 @@ impl<'a> Attempt<'a> {
             branch: RefName::agent_branch(self.of.run.id(), &self.of.task.name),
             worktree: self.of.workspace.place.worktree().to_owned(),
             adapter: ADAPTER.to_owned(),
+            degraded: self.of.capturer.host.lacks(),
         };
         self.scribe.record(self.subject(), EventKind::AttemptStarted(started))?;
         self.started = true;
@@ -339,7 +367,10 @@ impl<'a> Attempt<'a> {
     /// The box is gone under the command, killed from outside or for lack of memory. That is this agent's misfortune and
     /// nobody else's: what there is is captured.
     async fn lose_box(&mut self, boxed: &Sandbox, turn: u32, label: String, error: &BoxError) -> Going<()> {
-        boxed.kill().await.map_err(Error::Box)?;
+        match boxed.kill().await {
+            Ok(()) | Err(BoxError::Escaped) => {}
+            Err(error) => return Err(Error::Box(error)),
+        }
         let told = TurnEnd { label, interrupted: true, ..TurnEnd::default() };
         if let Err(stop) = self.close_turn(TurnId::new(self.of.attempt, turn), &told).await? {
             return Ok(Err(stop));
@@ -508,7 +539,8 @@ impl<'a> Attempt<'a> {
         }
         // What names the box's own places comes last, so that a plan cannot point them elsewhere.
         let mut variables = passed;
-        variables.extend(crate::workspace::box_variables(&capturer.environment));
+        let own_places = self.enforcement.iter().flat_map(|it| box_variables(&capturer.environment, it));
+        variables.extend(own_places);
         variables.extend(crate::workspace::network_variables(&task.sandbox.network));
         let mut own = |name: &str, value: String| {
             variables.insert(name.into(), value.into());

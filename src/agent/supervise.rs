@@ -123,6 +123,9 @@ impl Supervisor {
                 biased;
                 exit = self.child.wait() => {
                     let exit = exit.map_err(Error::Box)?;
+                    if exit.escaped > 0 {
+                        return Err(Error::Box(sandbox::BoxError::Restless { running: exit.escaped }));
+                    }
                     self.drain(bounds, log, on_output, &mut chunk).await?;
                     return Ok(Happening::Ended(self.ended(exit)));
                 }

@@ -12,19 +12,20 @@
 //! directory must be where no agent ever looks, and its worktree where nothing can write any more; two boxes give that by
 //! their mounts alone, and serve the same way when an attempt is found after a crash, with no agent's box left.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use sandbox::{Command as BoxCommand, Enforcement, Host, Sandbox, Status, Stdio};
+use sandbox::{Command as BoxCommand, Enforcement, Form, Host, Layer, Policy, Refusal, Sandbox, Status, Stdio};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use super::error::Error;
 use super::inside::{self, Report, Request};
 use crate::git::{Input, PackLimits, Received, RefEdit, Repository, Swap};
 use crate::model::{AgentName, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId};
-use crate::workspace::{HostEnvironment, Surroundings, Workspace, capture_box, seen};
+use crate::workspace::{HostEnvironment, Surroundings, Workspace, capture_box, seen, without_mounts};
 
 /// What every capture of a run needs.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub struct Capturer {
     pub surroundings: Surroundings,
     /// What this machine can do.
     pub host: Host,
+    /// What a capture's box may do without.
+    pub may_lack: BTreeSet<Layer>,
     /// Where packs wait until they are checked.
     pub incoming: std::path::PathBuf,
     /// The date of all snapshots of the run, as seconds since 1970.
@@ -148,6 +151,15 @@ impl Capturer {
         Ok((self.pinned(report, previous, pins)?, left_out))
     }
 
+    /// How a box is made here.
+    pub fn enforcement(&self, policy: Policy) -> Result<Enforcement, Refusal> {
+        let policy = match self.host.form() {
+            Form::Full => policy,
+            Form::LandlockOnly => without_mounts(policy, &self.environment, &self.surroundings),
+        };
+        Enforcement::plan(&policy, &self.host)
+    }
+
     /// Has a capture made in a box of its own, and its objects brought into the repository.
     async fn report(&self, workspace: &Workspace, request: &Request) -> Result<Report, Error> {
         tokio::task::block_in_place(|| {
@@ -156,10 +168,19 @@ impl Capturer {
         })?;
         let mut policy = capture_box(&self.environment, &self.surroundings, &workspace.place);
         policy.limits.memory = Some(self.memory);
-        let enforcement = Enforcement::plan(&policy, &self.host).map_err(Error::Sandbox)?;
+        policy.may_lack.clone_from(&self.may_lack);
+        let enforcement = self.enforcement(policy).map_err(Error::Sandbox)?;
+        let request = &Request {
+            capture: enforcement.seen(&request.capture),
+            agent_admin: enforcement.seen(&request.agent_admin),
+            agent_common: enforcement.seen(&request.agent_common),
+            ..request.clone()
+        };
+        let objects = enforcement.seen(seen::PARENT_OBJECTS.as_ref());
+        tokio::task::block_in_place(|| workspace.aim_capture(&objects))?;
         let boxed = Sandbox::start(&enforcement, &self.environment.launcher()).await?;
         let within = self.timeout + Duration::from_secs(5);
-        let result = tokio::time::timeout(within, self.report_from(&boxed, workspace, request)).await;
+        let result = tokio::time::timeout(within, self.report_from(&boxed, &enforcement, workspace, request)).await;
         // Whatever filters left behind dies with the box.
         let closed = boxed.shutdown().await;
         match (result, closed) {
@@ -186,9 +207,16 @@ impl Capturer {
         })
     }
 
-    async fn report_from(&self, boxed: &Sandbox, workspace: &Workspace, request: &Request) -> Result<Report, Error> {
+    async fn report_from(
+        &self,
+        boxed: &Sandbox,
+        enforcement: &Enforcement,
+        workspace: &Workspace,
+        request: &Request,
+    ) -> Result<Report, Error> {
         let request = serde_json::to_vec(request).map_err(|error| failed(workspace, error))?;
-        let mut command = BoxCommand::new([seen::PROGRAM, inside::ARGUMENT])
+        let program = enforcement.seen(seen::PROGRAM.as_ref()).into_os_string();
+        let mut command = BoxCommand::new([program, inside::ARGUMENT.into()])
             .cwd("/")
             .stdin(Stdio::Piped)
             .stdout(Stdio::Piped)

@@ -19,13 +19,14 @@ mod history;
 mod index;
 
 use std::io::{ErrorKind, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::git::{Access, Command, Git, Input, Output};
 use crate::model::{CommitId, ObjectId, RepoPath, TreeId};
+use crate::workspace::seen;
 
 /// The argument that makes the program a capture.
 pub const ARGUMENT: &str = "__capture";
@@ -160,7 +161,15 @@ struct Capture<'r> {
 impl Capture<'_> {
     /// A command in the capture's own git directory, out of reach of the agent's objects.
     fn command(&self, access: Access, subcommand: &'static str) -> Command {
-        Command::new(&self.git, access, subcommand)
+        let command = Command::new(&self.git, access, subcommand);
+        let attributes = self.request.capture.join("info/user-attributes");
+        // The settings name the place that this folder has where it can be mounted.
+        let elsewhere = self.request.capture != Path::new(seen::CAPTURE) && attributes.is_file();
+        let command = match attributes.to_str().filter(|_| elsewhere) {
+            Some(attributes) => command.config("core.attributesFile", attributes),
+            None => command,
+        };
+        command
             .git_dir(&self.request.capture)
             .work_tree(&self.request.worktree)
             .folder(&self.request.worktree)

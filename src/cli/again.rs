@@ -1,6 +1,6 @@
 //! `sandbox resume`, `merge`, `verify`, `land` and `retry`: going on with a run whose coordinator is gone.
 
-use super::args::{RetryArgs, RunOnly, VerifyArgs};
+use super::args::{GoOnArgs, RetryArgs, VerifyArgs};
 use super::error::Error;
 use super::exit::Exit;
 use super::going::{Telling, drive};
@@ -11,10 +11,11 @@ use crate::run::reopen::Reopened;
 use crate::store::RunDir;
 
 /// Previews and candidate anew, then the verifier.
-pub(super) fn merge(args: &RunOnly, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+pub(super) fn merge(args: &GoOnArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let (site, run) = find(args.run.as_deref(), settings)?;
+    let allowed = args.degraded.layers();
     drive(settings, printer, Telling::Answer("merge"), move |observer, signals| async move {
-        Reopened::open(site, run, observer, signals).await?.merge().await
+        Reopened::open(site, run, &allowed, observer, signals).await?.merge().await
     })
 }
 
@@ -22,16 +23,18 @@ pub(super) fn merge(args: &RunOnly, settings: &Settings, printer: &mut Printer) 
 pub(super) fn verify(args: &VerifyArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let (site, run) = find(args.run.as_deref(), settings)?;
     let fresh = args.fresh;
+    let allowed = args.degraded.layers();
     drive(settings, printer, Telling::Answer("verify"), move |observer, signals| async move {
-        Reopened::open(site, run, observer, signals).await?.verify(fresh).await
+        Reopened::open(site, run, &allowed, observer, signals).await?.verify(fresh).await
     })
 }
 
 /// Lands the candidate, where the gate is open.
-pub(super) fn land(args: &RunOnly, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+pub(super) fn land(args: &GoOnArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let (site, run) = find(args.run.as_deref(), settings)?;
+    let allowed = args.degraded.layers();
     drive(settings, printer, Telling::Answer("land"), move |observer, signals| async move {
-        Reopened::open(site, run, observer, signals).await?.land().await
+        Reopened::open(site, run, &allowed, observer, signals).await?.land().await
     })
 }
 
@@ -41,16 +44,18 @@ pub(super) fn retry(args: &RetryArgs, settings: &Settings, printer: &mut Printer
     let state = super::select::load(&run)?;
     let agent = super::select::agent(&args.agent, &state)?.name.clone();
     let fresh = args.fresh;
+    let allowed = args.degraded.layers();
     drive(settings, printer, Telling::Answer("retry"), move |observer, signals| async move {
-        Reopened::open(site, run, observer, signals).await?.retry(&agent, fresh).await
+        Reopened::open(site, run, &allowed, observer, signals).await?.retry(&agent, fresh).await
     })
 }
 
 /// Goes on with a run that was cut short, to its end.
-pub(super) fn resume(args: &RunOnly, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+pub(super) fn resume(args: &GoOnArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let (site, run) = find(args.run.as_deref(), settings)?;
+    let allowed = args.degraded.layers();
     drive(settings, printer, Telling::Events, move |observer, signals| async move {
-        Reopened::open(site, run, observer, signals).await?.resume().await
+        Reopened::open(site, run, &allowed, observer, signals).await?.resume().await
     })
 }
 

@@ -1,9 +1,11 @@
 //! What can be typed. Only shapes: every value is checked on its way in, nothing is decided here.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
+use sandbox::Layer;
 
 use super::exit::Exit;
 use crate::model::plan::{Argv, Network};
@@ -133,7 +135,7 @@ Examples:
 Examples:
   sandbox merge
   sandbox merge login-3")]
-    Merge(RunOnly),
+    Merge(GoOnArgs),
     /// Judge what was merged, unless that very tree has been judged before
     #[command(after_help = "\
 Examples:
@@ -147,7 +149,7 @@ The target moves only if nothing is in the way, only from the commit that was ve
 Examples:
   sandbox land
   sandbox land login-3")]
-    Land(RunOnly),
+    Land(GoOnArgs),
     /// Go on with a run that was cut short, to its end
     #[command(after_help = "\
 What was done is not done again. Agents that were at work have their attempt once more, in the same worktree; what they had
@@ -156,7 +158,7 @@ changed is kept as a turn of its own.
 Examples:
   sandbox resume
   sandbox resume login-3")]
-    Resume(RunOnly),
+    Resume(GoOnArgs),
     /// Try an agent again
     #[command(after_help = "\
 Examples:
@@ -250,6 +252,22 @@ impl Verb {
     }
 }
 
+/// What boxes may do without.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Degraded {
+    /// Go on without a layer of the sandbox that this machine cannot give: `namespaces`, `seccomp` or `limits`; recorded; may be
+    /// given several times
+    #[arg(long = "allow-degraded", value_name = "LAYER", value_parser = layer)]
+    pub allow_degraded: Vec<Layer>,
+}
+
+impl Degraded {
+    /// The layers.
+    pub fn layers(&self) -> BTreeSet<Layer> {
+        self.allow_degraded.iter().copied().collect()
+    }
+}
+
 /// `run`
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
@@ -264,6 +282,9 @@ pub struct RunArgs {
     /// Only show what would be done: order, contracts, commands
     #[arg(long)]
     pub dry_run: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
 }
 
 /// `exec`
@@ -308,6 +329,9 @@ pub struct ExecArgs {
     /// Put the result on the target if nothing is in the way; only what was judged lands
     #[arg(long, requires = "verify")]
     pub land: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -467,6 +491,16 @@ pub struct RunOnly {
     pub run: Option<String>,
 }
 
+/// `resume`, `merge` and `land`
+#[derive(Debug, Clone, Args)]
+pub struct GoOnArgs {
+    /// The run [default: the newest]
+    pub run: Option<String>,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
+}
+
 /// `verify`
 #[derive(Debug, Clone, Args)]
 pub struct VerifyArgs {
@@ -475,6 +509,9 @@ pub struct VerifyArgs {
     /// Judge it again whatever has been said of it, with empty caches
     #[arg(long)]
     pub fresh: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
 }
 
 /// `retry`
@@ -488,6 +525,9 @@ pub struct RetryArgs {
     /// In a new worktree, on top of what has been merged; the old one is kept
     #[arg(long)]
     pub fresh: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
 }
 
 /// `clean`
@@ -498,6 +538,9 @@ pub struct CleanArgs {
     /// Only show what would be removed
     #[arg(long)]
     pub dry_run: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
 }
 
 /// `init`
@@ -568,6 +611,11 @@ fn network(text: &str) -> Result<Network, String> {
         "host" => Ok(Network::Host),
         _ => Err("possible are `none` and `host`".to_owned()),
     }
+}
+
+fn layer(text: &str) -> Result<Layer, String> {
+    let found = Layer::OPTIONAL.into_iter().find(|layer| layer.name() == text);
+    found.ok_or_else(|| "possible are `namespaces`, `seccomp` and `limits`".to_owned())
 }
 
 fn words(text: &str) -> Result<Argv, String> {

@@ -31,7 +31,7 @@ pub(super) fn clean(args: &CleanArgs, settings: &Settings, printer: &mut Printer
         runs::list(&site.state)?.runs
     };
     let planned = plan(&site, &runs, named)?;
-    let items = if args.dry_run { planned } else { carry_out(&site, &runs, &planned)? };
+    let items = if args.dry_run { planned } else { carry_out(&site, &runs, &planned, args)? };
     let removed_bytes = items.iter().filter(|item| item.action == Action::Remove).map(|item| item.bytes).sum();
     let data = CleanData { dry_run: args.dry_run, worktrees: items, removed_bytes };
     printer.answer(&render(&data, settings));
@@ -39,7 +39,7 @@ pub(super) fn clean(args: &CleanArgs, settings: &Settings, printer: &mut Printer
     Ok(Exit::Complete)
 }
 
-fn carry_out(site: &Site, runs: &[RunDir], planned: &[Item]) -> Result<Vec<Item>, Error> {
+fn carry_out(site: &Site, runs: &[RunDir], planned: &[Item], args: &CleanArgs) -> Result<Vec<Item>, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error)
@@ -48,7 +48,7 @@ fn carry_out(site: &Site, runs: &[RunDir], planned: &[Item]) -> Result<Vec<Item>
     for run in runs {
         let mine: Vec<Item> = planned.iter().filter(|item| item.run == *run.id()).cloned().collect();
         if mine.iter().any(|item| item.action == Action::Remove) {
-            done.extend(runtime.block_on(apply(site, run, mine))?);
+            done.extend(runtime.block_on(apply(site, run, mine, &args.degraded.layers()))?);
         } else {
             done.extend(mine);
         }

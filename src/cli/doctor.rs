@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
-use sandbox::{Host, Launcher};
+use sandbox::{Form, Host, Launcher};
 
 use super::canary;
 use super::error::{Error, ErrorKind};
@@ -103,6 +103,7 @@ fn place_check(name: &'static str, path: &Path, fix: String) -> Check {
 async fn boxes(environment: &HostEnvironment, checks: &mut Vec<Check>) -> (Option<String>, Vec<LayerCheck>) {
     let host = Host::probe(&Launcher::new(&environment.program)).await;
     let kernel = Some(host.kernel.to_string());
+    checks.extend((!host.lacks().is_empty()).then(|| degraded(&host)));
     if let Some(obstacle) = &host.obstacle {
         checks.push(Check::failed("sandbox", obstacle.cause(), obstacle.fix()));
         return (kernel, Vec::new());
@@ -120,6 +121,23 @@ async fn boxes(environment: &HostEnvironment, checks: &mut Vec<Check>) -> (Optio
             let fix = "look at the security settings of this machine; SANDBOX_LOG=debug tells more";
             checks.push(Check::failed("sandbox", why, fix));
             (kernel, Vec::new())
+        }
+    }
+}
+
+/// Whether a run could go on without what is missing.
+fn degraded(host: &Host) -> Check {
+    let flags: Vec<String> = host.lacks().iter().map(|layer| format!("--allow-degraded={layer}")).collect();
+    let flags = flags.join(" ");
+    let refusal = (host.form() == Form::LandlockOnly).then(|| host.refuses_landlock_only()).flatten();
+    match refusal {
+        None => {
+            let weaker = host.shortcomings().into_iter().map(|lack| format!("; {}", lack.cause));
+            let found = format!("{flags} would work here{}", weaker.collect::<String>());
+            Check::warning("degraded", found, "docs/threat-model.md says what it does not stop")
+        }
+        Some(refusal) => {
+            Check::failed("degraded", format!("{flags} would not work here: {}", refusal.cause), refusal.fix)
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn exec(args: &ExecArgs, settings: &Settings, printer: &mut Printer) 
     };
     single.sandbox.env.clone_from(&args.env);
     single.sandbox.expose.clone_from(&args.expose);
+    single.sandbox.allow_degraded = args.degraded.layers();
     if let Some(time) = args.time {
         single.sandbox.limits.time = time;
         single.sandbox.limits.idle = single.sandbox.limits.idle.min(time);

@@ -43,6 +43,7 @@ pub(super) enum Telling {
 
 enum News {
     Event(Box<Event>),
+    Warning(String),
     Output(AgentName, Vec<u8>),
 }
 
@@ -68,6 +69,10 @@ impl Observer for Wire {
     fn event(&mut self, event: &Event, _state: &RunState) {
         // Nobody listens only when the program ends.
         drop(self.news.send(News::Event(Box::new(event.clone()))));
+    }
+
+    fn warning(&mut self, text: &str) {
+        drop(self.news.send(News::Warning(text.to_owned())));
     }
 
     fn output(&mut self, agent: &AgentName, chunk: &[u8]) {
@@ -145,6 +150,10 @@ fn show(news: &Receiver<News>, waiting: &AtomicUsize, settings: &Settings, print
                     printer.json(&event);
                 }
                 lines.extend(human.line(&event));
+            }
+            Ok(News::Warning(text)) => {
+                printer.warn(&text);
+                continue;
             }
             Ok(News::Output(agent, chunk)) => {
                 waiting.fetch_sub(chunk.len(), Ordering::Relaxed);

@@ -145,7 +145,10 @@ impl From<run::Error> for Error {
             Run::Integrate(error) => error.into(),
             Run::Verify(error) => error.into(),
             Run::Contract(error) => error.into(),
-            Run::Unfit { cause, fix } => Self::new(ErrorKind::Environment, cause).hint(fix),
+            Run::Unfit { cause, fix, flag } => {
+                let error = Self::new(ErrorKind::Environment, cause).hint(fix);
+                hinted(error, flag.map(|flag| format!("to go on without it, and have that recorded: {flag}")))
+            }
             Run::NoHome
             | Run::Signals(_)
             | Run::NotStopped { .. }
@@ -221,7 +224,7 @@ mod tests {
             (verify::Error::Store(damaged()).into(), Exit::Damaged),
             (integrate::Error::Store(damaged()).into(), Exit::Damaged),
             (run::Error::Store(damaged()).into(), Exit::Damaged),
-            (run::Error::Unfit { cause: "no".to_owned(), fix: "do".to_owned() }.into(), Exit::Unfit),
+            (run::Error::Unfit { cause: "no".to_owned(), fix: "do".to_owned(), flag: None }.into(), Exit::Unfit),
             (run::Error::Task("x".to_owned()).into(), Exit::Internal),
         ];
         for (error, exit) in cases {

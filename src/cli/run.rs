@@ -10,14 +10,15 @@ use super::printer::Printer;
 use super::settings::Settings;
 use crate::model::plan::{LandMode, Plan};
 use crate::plan;
-use crate::run::{Options, Site, execute, open_networks};
+use crate::run::{Options, Site, allow_degraded, execute, open_networks};
 
 /// Runs a plan, or shows what would be done.
 pub(super) fn run(args: &RunArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let path = settings.resolve(&args.plan);
     let label = args.plan.display().to_string();
     let text = super::plan::read(&path, &label)?;
-    let (plan, warnings) = super::plan::load(&label, &text, settings)?;
+    let (mut plan, warnings) = super::plan::load(&label, &text, settings)?;
+    allow_degraded(&mut plan, &args.degraded.layers());
     for warning in &warnings {
         printer.warn(&warning.message);
     }

@@ -26,6 +26,8 @@ pub struct Settings {
     pub live_rows: Option<usize>,
     /// Whether `SANDBOX_LOG` asks for diagnostics, and for which.
     pub log: Option<String>,
+    /// The layer that the box lacks in which this is run, if it is run in one.
+    pub degraded: Option<String>,
 }
 
 /// What the program was started with, beside its arguments.
@@ -37,6 +39,8 @@ pub struct Surroundings {
     pub dumb: bool,
     /// `SANDBOX_LOG`.
     pub log: Option<String>,
+    /// `SANDBOX_DEGRADED`.
+    pub degraded: Option<String>,
     /// The size of the terminal that stdout is, if it is one.
     pub out: Option<Size>,
     /// The size of the terminal that stderr is, if it is one.
@@ -79,6 +83,7 @@ impl Surroundings {
             no_color: set("NO_COLOR").is_some(),
             dumb: set("TERM").is_some_and(|term| term == "dumb"),
             log: set("SANDBOX_LOG").map(|value| value.to_string_lossy().into_owned()),
+            degraded: set("SANDBOX_DEGRADED").map(|value| value.to_string_lossy().into_owned()),
             out: Size::of(std::io::stdout()),
             err: Size::of_stderr(),
         }
@@ -107,6 +112,7 @@ impl Settings {
             err_look: look(around.err),
             live_rows: around.err.filter(|_| live).map(|size| size.rows),
             log: around.log.clone(),
+            degraded: around.degraded.clone(),
         }
     }
 

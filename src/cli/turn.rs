@@ -20,8 +20,12 @@ struct TurnData {
     turn: String,
 }
 
-pub(super) fn turn(args: &TurnArgs, _: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+pub(super) fn turn(args: &TurnArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let socket = Path::new(seen::TURN_SOCKET);
+    if let Some(missing) = settings.degraded.as_deref() {
+        let text = format!("turns cannot be ended from inside: this box is without {missing}");
+        return Err(Error::new(ErrorKind::Environment, text).hint("each command of the agent is a turn all the same"));
+    }
     if !socket.exists() {
         return Err(Error::new(ErrorKind::Usage, "there is no turn to end here: this is no agent's box")
             .hint("agents call it while they work; for what they did see `sandbox inspect <agent>`"));

@@ -4,7 +4,10 @@
 //!
 //! `seq` counts from 1 without a gap. A reader skips types it does not know ([`EventKind::Unknown`]).
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
+use sandbox::Layer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
@@ -276,6 +279,9 @@ pub struct RunStarted {
     pub git_version: String,
     /// What keeps agents apart from the rest, layer by layer.
     pub isolation: Vec<String>,
+    /// Layers that this machine did not give and that the plan or a flag let the run do without.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub degraded: BTreeSet<Layer>,
     /// The user's repository as it was.
     pub baseline: GitProgressState,
 }
@@ -355,6 +361,9 @@ pub struct AttemptStarted {
     pub worktree: std::path::PathBuf,
     /// What drives the agent.
     pub adapter: String,
+    /// Layers its box did without, as was allowed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub degraded: BTreeSet<Layer>,
 }
 
 /// Data of `attempt.finished`.
@@ -578,6 +587,9 @@ pub struct VerifyFinished {
     pub duration_ms: u64,
     /// The output, relative to the run's folder.
     pub log: Option<String>,
+    /// Layers the verifier's box would do without where this was told, as was allowed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub degraded: BTreeSet<Layer>,
 }
 
 /// Data of `gate.decided`.

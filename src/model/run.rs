@@ -1,8 +1,9 @@
 //! The state of a run: a fold of its events, and of nothing else. Status, board, gate and reports are read off it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use sandbox::{Layer, Protection};
 use serde::Serialize;
 
 use super::card::{Answer, Card, CardState};
@@ -173,6 +174,22 @@ impl RunState {
             last_seq: 0,
             last_activity_at: None,
         }
+    }
+
+    /// Layers that some box of the run did without, as was allowed.
+    pub fn degraded(&self) -> BTreeSet<Layer> {
+        let begun = self.started.iter().flat_map(|started| &started.degraded);
+        let attempts =
+            self.agents.iter().flat_map(|agent| &agent.attempts).filter_map(|attempt| attempt.started.as_ref());
+        let judged = self.verification.iter().flat_map(|judged| &judged.finished.degraded);
+        begun.chain(attempts.flat_map(|started| &started.degraded)).chain(judged).copied().collect()
+    }
+
+    /// Whether processes that a command left may have got away: nothing that ends all of them at once was there.
+    pub fn is_leaky_possible(&self) -> bool {
+        let sure = |layers: &[String]| layers.iter().any(|layer| layer == Protection::KillGroup.name());
+        let kills_by_group = self.started.as_ref().is_some_and(|started| sure(&started.isolation));
+        self.degraded().contains(&Layer::Namespaces) && !kills_by_group
     }
 
     /// The state after all of `events`.

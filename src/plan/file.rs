@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use jiff::SignedDuration;
+use sandbox::Layer;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -154,6 +155,7 @@ struct SandboxKeys {
     network: Option<Network>,
     expose: Option<Vec<String>>,
     env: Option<Vec<String>>,
+    allow_degraded: Option<Vec<Layer>>,
     time: Option<SignedDuration>,
     idle: Option<SignedDuration>,
     output: Option<u64>,
@@ -171,6 +173,7 @@ impl SandboxKeys {
             network: network::read(reader, section),
             expose: reader.take_texts(section, "expose", value::expose).map(plain),
             env: reader.take_texts(section, "env", value::variable).map(plain),
+            allow_degraded: reader.take_list(section, "allow_degraded", "layers", value::layer).map(plain),
             time: reader.take(&limits, "time", value::duration),
             idle: reader.take(&limits, "idle", value::duration),
             output: reader.take(&limits, "output", value::size),
@@ -190,6 +193,10 @@ impl SandboxKeys {
             network: self.network.unwrap_or_else(|| defaults.network.clone()),
             expose: self.expose.unwrap_or_else(|| defaults.expose.clone()),
             env: self.env.unwrap_or_else(|| defaults.env.clone()),
+            allow_degraded: match self.allow_degraded {
+                Some(layers) => layers.into_iter().collect(),
+                None => defaults.allow_degraded.clone(),
+            },
             limits: Limits {
                 time: self.time.unwrap_or(defaults.limits.time),
                 idle: self.idle.unwrap_or(defaults.limits.idle),

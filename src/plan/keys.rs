@@ -25,6 +25,7 @@ const fn later(path: &'static str, kind: &'static str, meaning: &'static str) ->
 }
 
 const NETWORK: &str = "`\"none\"`, `\"host\"` or a table";
+const LAYERS: &str = "list of `\"namespaces\"`, `\"seccomp\"`, `\"limits\"`";
 const COMMAND: &str = "command";
 
 const KEYS: &[Key] = &[
@@ -75,7 +76,7 @@ const KEYS: &[Key] = &[
     key("sandbox.limits.disk", "size", "none", "the most disk space of what an agent can write"),
     key("sandbox.limits.file_size", "size", "none", "the largest file an agent may write"),
     key("sandbox.limits.cpu_weight", "number", "100", "an agent's share of the processor where others want it too"),
-    later("sandbox.allow_degraded", "list of layers", "layers of the sandbox that may be missing"),
+    key("sandbox.allow_degraded", LAYERS, "`[]`", "layers of the sandbox that this machine may be unable to give"),
     key("workspace.seed", "list of paths", "`[]`", "ignored files of the checkout to copy into each worktree"),
     key("workspace.setup", COMMAND, "none", "run once in each new worktree, inside the sandbox"),
     key("verify.command", COMMAND, "none", "what judges the combined result; exit 0 is the only pass"),
@@ -112,7 +113,7 @@ const KEYS: &[Key] = &[
     key("agents.*.sandbox.limits.disk", "size", "`sandbox.limits.disk`", "the most disk space of what it can write"),
     key("agents.*.sandbox.limits.file_size", "size", "`sandbox.limits.file_size`", "the largest file it may write"),
     key("agents.*.sandbox.limits.cpu_weight", "number", "`sandbox.limits.cpu_weight`", "its share of the processor"),
-    later("agents.*.sandbox.allow_degraded", "list of layers", "layers of its sandbox that may be missing"),
+    key("agents.*.sandbox.allow_degraded", LAYERS, "`sandbox.allow_degraded`", "layers that its own may lack"),
 ];
 
 /// Every key, in the order of the reference.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use jiff::SignedDuration;
+use sandbox::Layer;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -102,6 +103,17 @@ pub(super) fn land(value: &Value<'_>) -> Result<LandMode, Wrong> {
         "auto" => LandMode::Auto,
         _ => LandMode::Manual,
     })
+}
+
+/// A layer that a box may do without.
+pub(super) fn layer(value: &Value<'_>) -> Result<Layer, Wrong> {
+    let names = Layer::OPTIONAL.map(Layer::name);
+    let name = word(value, &names)?;
+    // The word is one of the names.
+    Layer::OPTIONAL
+        .into_iter()
+        .find(|layer| layer.name() == name)
+        .ok_or_else(|| Wrong::kind("a layer", value.get_ref()))
 }
 
 /// A network that is a word. One with a list is read in `network.rs`.

@@ -1,6 +1,7 @@
 //! A run as it happens, for people: at most one short line for each event.
 
 use jiff::Timestamp;
+use sandbox::Layer;
 
 use super::status::{stage_name, verdict_words};
 use super::text;
@@ -69,7 +70,14 @@ impl Human {
             }
             EventKind::AttemptStarted(started) => {
                 let attempt = event.subject.attempt.unwrap_or(1);
-                normal(format!("attempt {attempt} starts, from {}", started.fork_point.short()))
+                let begins = format!("attempt {attempt} starts, from {}", started.fork_point.short());
+                if started.degraded.contains(&Layer::Namespaces) {
+                    let place = started.worktree.display();
+                    return loud(format!(
+                        "{begins}; do not run git in {place} until it ends: an agent could make it run programs"
+                    ));
+                }
+                normal(begins)
             }
             EventKind::AttemptFinished(finished) => Some(attempt_finished(finished)),
             EventKind::TurnStarted(started) => {

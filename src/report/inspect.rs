@@ -1,14 +1,16 @@
 //! `inspect`: an agent's attempts and turns, and one turn in full. Patches and output are printed as they are kept, by the
 //! verb; nothing here shows the contents of a file.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use sandbox::Layer;
 use serde::Serialize;
 
 use super::facts::Facts;
 use super::look::{Look, Tone};
-use super::status::{AgentCondition, AgentRow, outcome_tone};
+use super::status::{AgentCondition, AgentRow, degraded_line, outcome_tone};
 use super::table::{Cell, Table};
 use super::text;
 use crate::model::change::{DiffStat, NotCaptured, TurnRecord};
@@ -66,6 +68,9 @@ pub struct AttemptView {
     pub turns: Vec<TurnView>,
     /// Things it was kept from: by its network's list for certain, else as far as its output tells, inferred.
     pub hints: Vec<String>,
+    /// Layers of isolation that its box did without, as was allowed.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub degraded: BTreeSet<Layer>,
 }
 
 /// One turn in a list.
@@ -125,6 +130,10 @@ impl InspectData {
         fact("fork", self.fork_point.as_ref().map(ToString::to_string));
         fact("changed", changed_words(row.diff_stat, row.files_changed));
         fact("merge", row.merge.as_ref().map(super::status::MergeView::words));
+        let degraded = self.attempts.iter().flat_map(|attempt| &attempt.degraded).copied().collect();
+        if let Some(line) = degraded_line(&degraded, false, look) {
+            out.extend([&line, "\n"]);
+        }
         if !row.outside_owned_scope.is_empty() {
             out.push_str(&Tone::Bad.paint("outside its contract", look));
             out.push('\n');
@@ -175,6 +184,7 @@ impl AttemptView {
             leftover_processes: finished.map(|finished| finished.leftover_processes),
             turns: attempt.turns.iter().map(TurnView::of).collect(),
             hints: finished.map(|finished| finished.hints.clone()).unwrap_or_default(),
+            degraded: started.map(|started| started.degraded.clone()).unwrap_or_default(),
         }
     }
 

@@ -84,6 +84,7 @@ impl Journal {
             identity: Identity::default(),
             git_version: "2.43.0".to_owned(),
             isolation: vec!["namespaces".to_owned()],
+            degraded: std::collections::BTreeSet::new(),
             baseline,
         };
         journal.push(0, Subject::run(), EventKind::RunStarted(Box::new(started)));
@@ -119,6 +120,7 @@ impl Journal {
             branch: RefName::agent_branch(&run(), &name(agent)),
             worktree: format!("/var/worktrees/app/login-3--{agent}").into(),
             adapter: "command".to_owned(),
+            degraded: std::collections::BTreeSet::new(),
         };
         self.push(second + 2, Subject::attempt(&name(agent), 1), EventKind::AttemptStarted(started));
     }
@@ -232,6 +234,7 @@ impl Journal {
             reused: false,
             duration_ms: 20_000,
             log: Some("verify.log".to_owned()),
+            degraded: std::collections::BTreeSet::new(),
         };
         self.push(second, Subject::run(), EventKind::VerifyFinished(finished));
         self.stage_over(second, None, Stage::ParentVerify);

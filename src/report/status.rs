@@ -1,9 +1,10 @@
 //! `status`: one row for each agent, and what stands of the run as a whole. Never the contents of a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use sandbox::Layer;
 use serde::{Serialize, Serializer};
 
 use super::board::CardRow;
@@ -506,6 +507,20 @@ pub struct StatusData {
     pub blocks: Option<Vec<GateBlock>>,
     /// The commit the target was set to.
     pub landed: Option<CommitId>,
+    /// Layers of isolation that some box of it did without, as was allowed.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub degraded: BTreeSet<Layer>,
+    /// Whether a process that a command left may have got away, for nothing ended all of them at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub leaky_possible: bool,
+}
+
+/// What boxes did without, where they did.
+pub(super) fn degraded_line(degraded: &BTreeSet<Layer>, leaky_possible: bool, look: Look) -> Option<String> {
+    let names: Vec<&str> = degraded.iter().map(|layer| layer.name()).collect();
+    let leaky = if leaky_possible { "; leaky-possible: a process that an agent left may have got away" } else { "" };
+    let words = || format!("degraded  without {}, as was allowed{leaky}", names.join(" and "));
+    (!names.is_empty()).then(|| Tone::Warn.paint(&words(), look))
 }
 
 impl StatusData {
@@ -539,6 +554,8 @@ impl StatusData {
             verifier: VerifierView::of(state),
             blocks: state.gate.as_ref().map(|gate| gate.blocks.clone()),
             landed: state.landed.clone(),
+            degraded: state.degraded(),
+            leaky_possible: state.is_leaky_possible(),
         }
     }
 
@@ -592,6 +609,9 @@ impl StatusData {
                 text::list(&candidate.merged, 8)
             };
             lines.push(format!("candidate {} ({merged})", candidate.commit.short()));
+        }
+        if let Some(line) = degraded_line(&self.degraded, self.leaky_possible, look) {
+            lines.push(line);
         }
         lines.push(match (&self.verifier, &self.verify_command) {
             (Some(verifier), _) => format!("verifier  {}", verifier.line()),

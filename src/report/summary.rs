@@ -1,13 +1,16 @@
 //! What is shown at the end of a run, and of every verb that goes on with one: a row for each agent, what is in the way, and
 //! what to type next.
 
+use std::collections::BTreeSet;
+
+use sandbox::Layer;
 use serde::Serialize;
 
 use super::board::CardRow;
 use super::facts::Facts;
 use super::gate;
 use super::look::{Look, Tone};
-use super::status::{AgentCondition, AgentRow, CandidateView, RunCondition, VerifierView};
+use super::status::{AgentCondition, AgentRow, CandidateView, RunCondition, VerifierView, degraded_line};
 use super::table::{Cell, Table};
 use super::text;
 use crate::model::gate::GateBlock;
@@ -45,6 +48,12 @@ pub struct SummaryData {
     pub blocks: Vec<GateBlock>,
     /// What to do next.
     pub next_steps: Vec<NextStep>,
+    /// Layers of isolation that some box of it did without, as was allowed.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub degraded: BTreeSet<Layer>,
+    /// Whether a process that a command left may have got away, for nothing ended all of them at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub leaky_possible: bool,
 }
 
 /// Something to do next.
@@ -72,6 +81,8 @@ impl SummaryData {
             cards: state.open_cards().map(CardRow::of).collect(),
             blocks: state.gate.as_ref().map(|gate| gate.blocks.clone()).unwrap_or_default(),
             next_steps: next_steps(state, &agents, facts),
+            degraded: state.degraded(),
+            leaky_possible: state.is_leaky_possible(),
             agents,
         }
     }
@@ -85,6 +96,9 @@ impl SummaryData {
         }
         if let Some(verifier) = &self.verifier {
             out.extend(["verifier: ", &verifier.line(), "\n"]);
+        }
+        if let Some(line) = degraded_line(&self.degraded, self.leaky_possible, look) {
+            out.extend([&line, "\n"]);
         }
         out.push_str(&self.verdict(look));
         out.push('\n');

@@ -9,12 +9,15 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use sandbox::Layer;
 use serde::Serialize;
 
 use super::agents::load_workspaces;
 use super::error::Error;
+use super::isolation;
 use super::keep::{Keeper, Kept};
 use super::recorder::{Observer, Recorder};
+use super::reopen::mend_links;
 use super::site::Site;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
@@ -122,8 +125,8 @@ fn places(site: &Site) -> Result<Vec<(crate::store::Workplace, RunId, Occupant)>
 }
 
 /// Carries out what [`plan`] says for one run, and gives back what really became of each worktree.
-pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>) -> Result<Vec<Item>, Error> {
-    let (recorder, settings) = tokio::task::block_in_place(|| {
+pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeSet<Layer>) -> Result<Vec<Item>, Error> {
+    let (recorder, mut settings) = tokio::task::block_in_place(|| {
         site.require_writable()?;
         let lock = RunLock::try_acquire(run)?;
         let settings = load_settings(run)?;
@@ -131,7 +134,12 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>) -> Result<Vec<It
         Ok::<_, Error>((Recorder::new(writer, &opened.events, Box::new(Quiet)), settings))
     })?;
     let state = recorder.state();
-    let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)())).await?;
+    tokio::task::block_in_place(|| mend_links(site, &state, recorder.run()))?;
+    isolation::allow(&mut settings.plan, allowed);
+    let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan).await?;
+    for text in isolation::warnings(&capturer.host) {
+        tracing::warn!("{text}");
+    }
     let mut workspaces = Vec::new();
     for agent in &state.agents {
         workspaces.extend(tokio::task::block_in_place(|| load_workspaces(site, run, &agent.name))?);

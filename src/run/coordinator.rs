@@ -1,20 +1,22 @@
 //! The whole of a run, in order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox::{Enforcement, Host, Policy, PrivateDir};
+use sandbox::{Host, Layer};
 
 use super::agents::{Crew, Opening, run_all};
 use super::error::Error;
 use super::finish::Finish;
+use super::isolation;
 use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
 use super::start;
 use crate::agent::network::check_secrets;
 use crate::model::event::{EventKind, RunFinished, Subject};
-use crate::model::plan::{Network, Plan, SandboxSettings};
+use crate::model::plan::{Network, Plan};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RunId};
 use crate::store::Record;
@@ -45,25 +47,28 @@ pub struct Report {
     pub landed: Option<CommitId>,
 }
 
+/// Lets every box of a plan do without layers that a flag names, where the machine cannot give them.
+pub fn allow_degraded(plan: &mut Plan, layers: &BTreeSet<Layer>) {
+    isolation::allow(plan, layers);
+}
+
 /// Carries out a plan, from the first event to the last.
 pub async fn execute(
     site: Site,
     plan: Plan,
     mut options: Options,
-    observer: Box<dyn Observer>,
+    mut observer: Box<dyn Observer>,
     signals: Signals,
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
     require_secrets(&site, &plan)?;
-    let capturer = site.capturer(begun).await?;
-    if let Some((whose, refusal)) = crate::plan::unenforceable(&plan, &capturer.host).into_iter().next() {
-        return Err(Error::Unfit { cause: format!("{whose}: {}", refusal.cause), fix: refusal.fix });
+    let capturer = site.capturer(begun, &plan).await?;
+    let layers = isolation::layers(&capturer.host)?;
+    options.host = host_record(&capturer.host, &layers, &open_networks(&plan));
+    for text in isolation::warnings(&capturer.host) {
+        observer.warning(&text);
     }
-    let isolation = isolation_layers(&capturer.host)?;
-    options.host = host_record(&capturer.host, &isolation, &open_networks(&plan));
-    for lack in capturer.host.shortcomings() {
-        tracing::warn!(fix = %lack.fix, "{}", lack.cause);
-    }
+    let isolation = start::Isolation { layers, degraded: capturer.host.lacks() };
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
@@ -125,34 +130,17 @@ pub(super) fn close(
     Ok(Report { run: recorder.run().id().clone(), state: recorder.state(), exit_code, landed })
 }
 
-/// The layers that keep agents apart on this machine, by name, for the record: what the box of an agent really has, where
-/// the plan gives it no network of the host's.
-fn isolation_layers(host: &Host) -> Result<Vec<String>, Error> {
-    let home = PrivateDir { source: "/private/home".into(), target: "/home/user".into() };
-    let usual = Policy::new("/worktree", home, "/private/tmp");
-    let enforcement = Enforcement::plan(&usual, host)
-        .map_err(|refusal| Error::Unfit { cause: refusal.cause.clone(), fix: refusal.fix.clone() })?;
-    let boxed = enforcement.layers().into_iter().map(|layer| layer.name().to_owned());
-    Ok(boxed.chain(["private-git-directory", "private-home"].map(str::to_owned)).collect())
-}
-
 /// By what each limit is enforced, as it is kept with the run; `null` where it cannot be.
 fn limit_means(host: &Host) -> serde_json::Map<String, serde_json::Value> {
     host.means().into_iter().map(|means| (means.limit.to_owned(), means.by.ok().into())).collect()
 }
 
-/// The boxes of a plan, with what messages call them.
-fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
-    let agents = plan.agents.iter().map(|agent| (format!("agent `{}`", agent.name), &agent.sandbox));
-    agents.chain(plan.verify.iter().map(|verify| ("the verifier".to_owned(), &verify.sandbox)))
-}
-
 /// Refuses a plan whose secrets are not there: its agents would ask in vain.
 fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
-    for (_, settings) in boxes(plan) {
+    for (_, settings) in isolation::boxes(plan) {
         check_secrets(&settings.network, &site.environment).map_err(|cause| {
             let fix = "set the variable for this command, or take the host out of `inject`".to_owned();
-            Error::Unfit { cause, fix }
+            Error::Unfit { cause, fix, flag: None }
         })?;
     }
     Ok(())
@@ -160,7 +148,7 @@ fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
 
 /// What is to be known of the boxes of a plan that have the host's network.
 pub fn open_networks(plan: &Plan) -> Vec<String> {
-    let open = boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
+    let open = isolation::boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
     let warning = |(who, _)| {
         format!(
             "{who} has the host's whole network: this machine's own services, the local network, and everything else"
@@ -180,7 +168,7 @@ fn host_record(host: &Host, layers: &[String], warnings: &[String]) -> serde_jso
         "layers": layers,
         "shortcomings": host.shortcomings().into_iter().map(|lack| lack.cause).collect::<Vec<_>>(),
         "limits": limit_means(host),
-        "degraded": [],
+        "degraded": host.lacks(),
         "warnings": warnings,
     })
 }

@@ -16,6 +16,8 @@ pub enum Error {
         cause: String,
         /// What to do about it.
         fix: String,
+        /// The flag to go on without it, where there is one.
+        flag: Option<String>,
     },
     /// The plan's target is not a branch here.
     #[error("the target branch `{branch}` does not exist: create it, or name another in the plan")]

@@ -94,6 +94,7 @@ impl Story {
             identity: Identity::default(),
             git_version: "2.47.3".to_owned(),
             isolation: Vec::new(),
+            degraded: std::collections::BTreeSet::new(),
             baseline: baseline(),
         }
     }
@@ -195,6 +196,7 @@ fn verified(verdict: Verdict, tree: TreeId) -> VerifyFinished {
         reused: false,
         duration_ms: 0,
         log: None,
+        degraded: std::collections::BTreeSet::new(),
     }
 }
 

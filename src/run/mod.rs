@@ -17,6 +17,7 @@ mod error;
 mod finish;
 mod forecaster;
 pub mod gate;
+mod isolation;
 mod keep;
 mod recorder;
 pub mod reopen;
@@ -29,7 +30,7 @@ mod stage;
 mod start;
 pub mod stop;
 
-pub use coordinator::{Options, Report, execute, open_networks};
+pub use coordinator::{Options, Report, allow_degraded, execute, open_networks};
 pub use error::Error;
 pub use recorder::{Observer, Recorder};
 pub use signals::{Ending, Signals};

@@ -16,6 +16,9 @@ pub trait Observer: Send {
     /// Something happened. `state` is the run's state after it.
     fn event(&mut self, event: &Event, state: &RunState);
 
+    /// Something must not be missed that is no event.
+    fn warning(&mut self, _text: &str) {}
+
     /// An agent printed something.
     fn output(&mut self, _agent: &AgentName, _chunk: &[u8]) {}
 }
@@ -66,6 +69,11 @@ impl Recorder {
     /// The run's folder.
     pub fn run(&self) -> &RunDir {
         &self.run
+    }
+
+    /// Has something said that is no event.
+    pub fn warn(&self, text: &str) {
+        self.lock().observer.warning(text);
     }
 
     /// The run's state as it is now.

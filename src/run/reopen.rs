@@ -2,12 +2,16 @@
 //!
 //! Each takes the run's lock, so that there is one coordinator at a time, and writes into the same journal.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use sandbox::Layer;
 
 use super::agents::{Crew, Seat, load_workspaces};
 use super::coordinator::{Report, close_on_fault};
 use super::error::Error;
 use super::finish::Finish;
+use super::isolation;
 use super::keep::{Keeper, Kept};
 use super::recorder::{Observer, Recorder};
 use super::signals::Signals;
@@ -44,7 +48,15 @@ pub(super) enum NeverBegun {
 
 impl Reopened {
     /// Takes over a run whose coordinator is gone.
-    pub async fn open(site: Site, run: RunDir, observer: Box<dyn Observer>, signals: Signals) -> Result<Self, Error> {
+    ///
+    /// `allowed`: layers that its boxes may do without, beside those that it was begun with.
+    pub async fn open(
+        site: Site,
+        run: RunDir,
+        allowed: &BTreeSet<Layer>,
+        observer: Box<dyn Observer>,
+        signals: Signals,
+    ) -> Result<Self, Error> {
         let (recorder, settings, head) = tokio::task::block_in_place(|| {
             site.require_writable()?;
             let lock = RunLock::try_acquire(&run)?;
@@ -61,8 +73,13 @@ impl Reopened {
             return Err(Error::NoStart { run: recorder.run().id().clone() });
         };
         let base = started.base.clone();
-        let capturer = site.capturer(at).await?;
-        let RunSettings { plan, land, .. } = settings;
+        let RunSettings { mut plan, land, .. } = settings;
+        isolation::allow(&mut plan, allowed);
+        tokio::task::block_in_place(|| mend_links(&site, &state, recorder.run()))?;
+        let capturer = site.capturer(at, &plan).await?;
+        for text in isolation::warnings(&capturer.host) {
+            recorder.warn(&text);
+        }
         let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
         Ok(Self { crew: Arc::new(crew), recorder, signals, land })
     }
@@ -303,6 +320,21 @@ impl Reopened {
         tokio::task::block_in_place(|| self.recorder.record(Subject::attempt(&agent.name, attempt.number), finished))?;
         Ok(())
     }
+}
+
+/// Gives worktrees their own links back that a coordinator which died left leading elsewhere.
+pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir) -> Result<(), Error> {
+    for agent in &state.agents {
+        for workspace in load_workspaces(site, run, &agent.name)? {
+            match workspace.leave() {
+                Ok(()) => {}
+                // Said again, and acted on, wherever the worktree is used.
+                Err(error @ crate::workspace::Error::Tampered { .. }) => tracing::warn!("{error}"),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn interrupted(attempt: &crate::model::run::AttemptState, hints: Vec<String>) -> crate::model::event::AttemptFinished {

@@ -7,10 +7,12 @@ use jiff::Timestamp;
 use sandbox::{Host, Launcher};
 
 use super::error::Error;
+use super::isolation;
 use crate::agent::attempt::with_causes;
 use crate::change::Capturer;
 use crate::git::{Git, Head, Repository};
 use crate::model::event::Identity;
+use crate::model::plan::Plan;
 use crate::store::journal::{Clock, system_clock};
 use crate::store::layout::{RootSources, worktrees_root};
 use crate::store::{RepoKey, StateDir, Workplaces, atomic, env, format};
@@ -79,6 +81,7 @@ impl Site {
         let refused = |why: String| Error::Unfit {
             cause: format!("no worktree can be made in `{}`: {why}", root.display()),
             fix: format!("make it writable, or name another folder in {}", env::SANDBOX_WORKTREES),
+            flag: None,
         };
         atomic::create_dir(root).map_err(|error| refused(with_causes(&error)))?;
         let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
@@ -100,15 +103,16 @@ impl Site {
     }
 
     /// What captures are made with in a run that began at `started`.
-    pub async fn capturer(&self, started: Timestamp) -> Result<Capturer, Error> {
+    pub async fn capturer(&self, started: Timestamp, plan: &Plan) -> Result<Capturer, Error> {
         let surroundings = tokio::task::block_in_place(|| Surroundings::load(&self.repository, &self.worktrees_root))?;
         require_fit(&surroundings, &self.environment)?;
-        let host = self.require_host().await?;
+        let host = self.require_host(plan).await?;
         Ok(Capturer {
             repository: self.repository.clone(),
             environment: self.environment.clone(),
             surroundings,
             host,
+            may_lack: isolation::may_lack(plan),
             incoming: self.state.incoming(),
             date: started.as_second(),
             pack_size: PACK_MAX,
@@ -117,13 +121,11 @@ impl Site {
         })
     }
 
-    /// What this machine can do. An error where it cannot keep agents apart from the rest.
-    pub async fn require_host(&self) -> Result<Host, Error> {
+    /// What this machine can do. An error where it cannot keep agents apart from the rest as the plan wants it.
+    async fn require_host(&self, plan: &Plan) -> Result<Host, Error> {
         let host = Host::probe(&Launcher::new(&self.environment.program)).await;
-        match &host.obstacle {
-            None => Ok(host),
-            Some(obstacle) => Err(Error::Unfit { cause: obstacle.cause(), fix: obstacle.fix() }),
-        }
+        isolation::require(&host, plan)?;
+        Ok(host)
     }
 }
 

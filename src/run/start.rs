@@ -25,6 +25,15 @@ pub(super) struct Origin {
     pub(super) base: CommitId,
 }
 
+/// What keeps agents apart in a run, and what does not.
+#[derive(Debug)]
+pub(super) struct Isolation {
+    /// The layers there are, by name.
+    pub(super) layers: Vec<String>,
+    /// Those that are missing.
+    pub(super) degraded: std::collections::BTreeSet<sandbox::Layer>,
+}
+
 /// Finds out what a run of `plan` would start from. Creates nothing.
 pub(super) fn origin(site: &Site, plan: &Plan) -> Result<Origin, Error> {
     site.repository.require_top_level()?;
@@ -49,7 +58,7 @@ pub(super) fn start(
     plan: &Plan,
     options: &Options,
     origin: &Origin,
-    isolation: Vec<String>,
+    isolation: Isolation,
     observer: Box<dyn Observer>,
 ) -> Result<Recorder, Error> {
     site.require_writable()?;
@@ -75,7 +84,8 @@ pub(super) fn start(
         verify_command: plan.verify.as_ref().map(|verify| verify.command.clone()),
         identity: site.identity(),
         git_version: site.repository.git().version().to_string(),
-        isolation,
+        isolation: isolation.layers,
+        degraded: isolation.degraded,
         baseline: baseline(site, &origin.head, run.id())?,
     };
     pin_base(site, run.id(), &origin.base)?;

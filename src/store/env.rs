@@ -27,6 +27,8 @@ variables! {
     SANDBOX_GIT = "SANDBOX_GIT";
     /// Which diagnostics go to stderr, as a filter such as `worktree_sandbox::git=debug`.
     SANDBOX_LOG = "SANDBOX_LOG";
+    /// Set inside of boxes that do without a layer, to its name, so that `sandbox turn` can say why there is none.
+    SANDBOX_DEGRADED = "SANDBOX_DEGRADED";
     /// Colours are off when it is set to anything.
     NO_COLOR = "NO_COLOR";
     /// The kind of terminal; `dumb` means neither colours nor a status line.

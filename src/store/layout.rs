@@ -366,6 +366,11 @@ impl Workplace {
         self.private.join("home")
     }
 
+    /// Marks that the worktree's link leads to the private git directory.
+    pub fn repointed(&self) -> PathBuf {
+        self.private.join("repointed")
+    }
+
     /// The home of the box that captures are made in.
     pub fn capture_home(&self) -> PathBuf {
         self.private.join("capture-box/home")

@@ -198,7 +198,9 @@ fn layers(enforcement: &Enforcement) -> Vec<String> {
         | Step::Hide { .. }
         | Step::Bind { .. }
         | Step::Mask { .. }
-        | Step::Seal { .. } => None,
+        | Step::Seal { .. }
+        | Step::KillGroup { .. }
+        | Step::Link { .. } => None,
         Step::KillFirst { .. }
         | Step::Unshare { .. }
         | Step::Map { .. }
@@ -218,6 +220,8 @@ fn layers(enforcement: &Enforcement) -> Vec<String> {
         | Step::DropCapabilities
         | Step::NoNewPrivileges
         | Step::Undumpable
+        | Step::LeaveSession
+        | Step::Adopt
         | Step::Limit { .. } => Some(step.to_string()),
     };
     let steps = enforcement.steps().iter().filter_map(without_places);

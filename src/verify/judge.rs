@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sandbox::{Command as BoxCommand, Enforcement, Launcher, Sandbox, SpawnError, Stdio};
+use sandbox::{BoxError, Command as BoxCommand, Enforcement, Launcher, Sandbox, SpawnError, Stdio};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -218,6 +218,18 @@ impl<'a> Judge<'a> {
             Ok(enforcement) => enforcement,
             Err(why) => return Ok(Trial::not_started(why.clone())),
         };
+        let Capturer { host, surroundings, .. } = self.of.capturer;
+        tokio::task::block_in_place(|| workspace.enter(host.form(), surroundings))?;
+        let trial = self.try_behind(enforcement, workspace, log).await;
+        match tokio::task::block_in_place(|| workspace.leave()) {
+            Ok(()) => trial,
+            Err(error @ workspace::Error::Tampered { .. }) => Ok(Trial::not_started(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same, in a worktree that is ready for it.
+    async fn try_behind(&self, enforcement: &Enforcement, workspace: &Workspace, log: &Path) -> Result<Trial, Error> {
         let host = &self.of.capturer.environment;
         let proxy = match network::prepare(&self.of.settings.sandbox.network, host, network::OF_VERIFIER).await {
             Ok(proxy) => proxy,
@@ -230,16 +242,26 @@ impl<'a> Judge<'a> {
         };
         let open = |setup| Gateway::open(&boxed, setup, self.of.run.verify_network(), self.of.number);
         let gateway = proxy.map(open).transpose().map_err(crate::agent::Error::Pipe)?.flatten();
-        let mut trial = self.run_command(&boxed, workspace, log).await;
-        let closed = boxed.shutdown().await.map_err(Error::Box);
+        let mut trial = self.run_command(&boxed, enforcement, workspace, log).await;
+        let closed = boxed.shutdown().await;
         if let (Some(gateway), Ok(trial)) = (gateway, &mut trial) {
             trial.refused = gateway.close().await;
         }
-        closed?;
-        trial
+        match closed {
+            Ok(()) => trial,
+            // What may still write into the tree leaves nothing to believe.
+            Err(error @ BoxError::Escaped) => Ok(Trial::not_started(error.to_string())),
+            Err(error) => Err(Error::Box(error)),
+        }
     }
 
-    async fn run_command(&self, boxed: &Sandbox, workspace: &Workspace, log: &Path) -> Result<Trial, Error> {
+    async fn run_command(
+        &self,
+        boxed: &Sandbox,
+        enforcement: &Enforcement,
+        workspace: &Workspace,
+        log: &Path,
+    ) -> Result<Trial, Error> {
         let begun = Instant::now();
         let mut log = OutputLog::open(log)?;
         let (stdout, stderr, output) = output_pipe()?;
@@ -247,7 +269,7 @@ impl<'a> Judge<'a> {
             .cwd(workspace.place.worktree())
             .stdout(Stdio::Fd(stdout))
             .stderr(Stdio::Fd(stderr));
-        for (name, value) in self.variables() {
+        for (name, value) in self.variables(enforcement) {
             command = command.env(name, value);
         }
         let child = match boxed.spawn(command).await {
@@ -281,11 +303,11 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn variables(&self) -> Vec<(OsString, OsString)> {
+    fn variables(&self, enforcement: &Enforcement) -> Vec<(OsString, OsString)> {
         let Verification { capturer, settings, run, .. } = self.of;
         let (passed, _) = passed(&capturer.environment, settings);
         let mut variables: Vec<(OsString, OsString)> = passed.into_iter().collect();
-        variables.extend(workspace::box_variables(&capturer.environment));
+        variables.extend(workspace::box_variables(&capturer.environment, enforcement));
         variables.extend(workspace::network_variables(&settings.sandbox.network));
         variables.push(("SANDBOX_RUN".into(), run.id().as_str().into()));
         variables.push(("SANDBOX_VERIFY".into(), "1".into()));
@@ -344,6 +366,7 @@ impl<'a> Judge<'a> {
             reused,
             duration_ms: receipt.duration_ms,
             log: log.and_then(|log| run.relative(&log)),
+            degraded: self.of.capturer.host.lacks(),
         };
         let event = journal.record(Subject::run(), EventKind::VerifyFinished(finished))?;
         if receipt.verdict.is_pass() {
@@ -369,7 +392,7 @@ fn enforcement(of: &Verification<'_>) -> Result<Enforcement, String> {
     let mut policy = policy.map_err(|error| with_causes(&error))?;
     // A verifier ends no turns, so nobody would answer.
     policy.listen.clear();
-    Enforcement::plan(&policy, &capturer.host).map_err(|refusal| refusal.to_string())
+    capturer.enforcement(policy).map_err(|refusal| refusal.to_string())
 }
 
 fn why_no_pass(receipt: &Receipt) -> Option<String> {

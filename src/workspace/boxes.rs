@@ -24,6 +24,7 @@ pub fn working_box(
 ) -> Result<Policy, Error> {
     let home = PrivateDir { source: place.home(), target: host.home.clone() };
     let mut policy = hidden(Policy::new(place.worktree(), home, place.tmp()), host, around);
+    policy.may_lack.clone_from(&settings.allow_degraded);
     policy = match &settings.network {
         Network::None => policy.network(BoxNetwork::None),
         Network::Host => resolver(policy.network(BoxNetwork::Host)),
@@ -50,6 +51,18 @@ pub fn working_box(
         .pin(place.worktree().join(".git"))
         .listen(seen::TURN_SOCKET)
         .hostname("sandbox"))
+}
+
+/// The same box where nothing can be mounted: what is not named is not seen, so the tools that lie in places of their own are
+/// named; and no socket can be offered.
+pub fn without_mounts(mut policy: Policy, host: &HostEnvironment, around: &Surroundings) -> Policy {
+    policy.listen.clear();
+    for folder in host.tool_places() {
+        if !around.touches(&folder) && !policy.expose.iter().any(|exposed| exposed.target == folder) {
+            policy = exposed(policy, &folder);
+        }
+    }
+    policy
 }
 
 /// The box a capture is made in.

@@ -74,13 +74,22 @@ impl Workspace {
         Self { place, admin_dir: record.admin_dir, fork: record.fork, branch: record.branch, record: record.identity }
     }
 
+    /// The bytes that `.git` had.
+    pub(super) fn dot_git(&self) -> Result<Vec<u8>, Error> {
+        hex::decode(&self.record.dot_git).map_err(|_| self.tampered("what is kept of its `.git` file is damaged"))
+    }
+
+    pub(super) fn tampered(&self, what: &str) -> Error {
+        Error::Tampered { path: self.place.worktree().to_owned(), what: what.to_owned() }
+    }
+
     /// Whether the folder is still the one that was made, and its `.git` file still has the bytes it had. Nothing of the
     /// agent may run meanwhile.
     ///
     /// An agent may have shut itself, and us, out of the folder: its permissions are given back.
     pub fn check(&self) -> Result<(), Error> {
         let worktree = self.place.worktree();
-        let tampered = |what: &str| Error::Tampered { path: worktree.to_owned(), what: what.to_owned() };
+        let tampered = |what: &str| self.tampered(what);
         let found = worktree.symlink_metadata().map_err(|_| tampered("the folder is gone"))?;
         if !found.is_dir() || (found.dev(), found.ino()) != (self.record.device, self.record.inode) {
             return Err(tampered("the folder was replaced by another"));
@@ -98,6 +107,12 @@ impl Workspace {
         let mut bytes = Vec::new();
         let read = file.take(64 * 1024).read_to_end(&mut bytes);
         read.map_err(|error| Error::io("read", &worktree.join(".git"), error))?;
-        if hex::encode(&bytes) == self.record.dot_git { Ok(()) } else { Err(tampered("its `.git` file was changed")) }
+        // Ours until a box is open, and then the other; a crash in between leaves the mark with either.
+        let is_other = || self.place.repointed().symlink_metadata().is_ok() && bytes == self.repointed();
+        if hex::encode(&bytes) == self.record.dot_git || is_other() {
+            Ok(())
+        } else {
+            Err(tampered("its `.git` file was changed"))
+        }
     }
 }

@@ -8,11 +8,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use sandbox::Launcher;
 use sandbox::proxy::Upstream;
+use sandbox::{Enforcement, Launcher, Layer, Reach};
 
 use super::error::Error;
 use crate::model::plan::Network;
+use crate::store::env;
 
 /// The user's environment.
 #[derive(Debug, Clone)]
@@ -158,6 +159,16 @@ impl HostEnvironment {
         folders
     }
 
+    /// Every folder that the user's tools lie in, seen by a box or not.
+    pub fn tool_places(&self) -> Vec<PathBuf> {
+        let mut folders = self.search_path();
+        folders.extend(self.tool_roots().map(|(_, place)| place));
+        folders.retain(|folder| self.is_narrow(folder));
+        folders.sort();
+        folders.dedup();
+        folders
+    }
+
     /// Folders of Cargo's that a build without network needs, and where a box has them: below its own home, since a box
     /// has a Cargo home of its own.
     pub fn cargo_folders(&self) -> Vec<(PathBuf, PathBuf)> {
@@ -220,12 +231,17 @@ fn undeleted(path: &Path) -> PathBuf {
 }
 
 /// The variables that name a box's own places.
-pub fn box_variables(host: &HostEnvironment) -> Vec<(OsString, OsString)> {
-    let own_programs = PathBuf::from(super::seen::PROGRAM).parent().map(Path::to_owned);
+pub fn box_variables(host: &HostEnvironment, enforcement: &Enforcement) -> Vec<(OsString, OsString)> {
+    let (own_programs, degraded) = match enforcement.reach() {
+        Reach::Namespace => (PathBuf::from(super::seen::PROGRAM).parent().map(Path::to_owned), None),
+        // The program lies where it lies, and there is no turn to be ended by it.
+        Reach::Descendants => (None, Some(Layer::Namespaces.name())),
+    };
     let path = std::env::join_paths(own_programs.into_iter().chain(host.search_path())).unwrap_or_default();
-    [("HOME", host.home.as_os_str()), ("TMPDIR", OsStr::new("/tmp")), ("PATH", &path), ("SANDBOX", OsStr::new("1"))]
-        .map(|(name, value)| (name.into(), value.to_owned()))
-        .into()
+    let places = [("HOME", enforcement.home().into()), ("TMPDIR", enforcement.tmp().into()), ("PATH", path)];
+    let told = [("SANDBOX", Some("1")), (env::SANDBOX_DEGRADED, degraded)];
+    let told = told.into_iter().filter_map(|(name, value)| Some((name, OsString::from(value?))));
+    places.into_iter().chain(told).map(|(name, value)| (name.into(), value)).collect()
 }
 
 /// The variables that lead programs to the proxy of a box, and away from the secrets it puts in.

@@ -16,10 +16,11 @@ mod environment;
 mod error;
 mod private;
 mod remove;
+mod repoint;
 mod seed;
 mod surroundings;
 
-pub use boxes::{capture_box, working_box};
+pub use boxes::{capture_box, without_mounts, working_box};
 pub use by_hand::merge_by_hand;
 pub use check::{Workspace, WorkspaceRecord};
 pub use create::{Commission, create};

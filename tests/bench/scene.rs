@@ -57,6 +57,7 @@ impl Scene {
         assert!(host.obstacle.is_none(), "no boxes can be made here: {:?}", host.obstacle);
         let capturer = Capturer {
             surroundings: Surroundings::load(&repository, &worktrees).unwrap(),
+            may_lack: std::collections::BTreeSet::new(),
             incoming: state.incoming(),
             environment,
             host,

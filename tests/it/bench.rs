@@ -162,6 +162,7 @@ impl Bench {
             surroundings: Surroundings::load(&repository, &root).unwrap(),
             environment,
             host,
+            may_lack: std::collections::BTreeSet::new(),
             incoming: state.incoming(),
             date: 1_700_000_000,
             pack_size: 64 << 20,

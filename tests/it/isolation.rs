@@ -21,12 +21,12 @@ use crate::bench::{Bench, run_id};
 use crate::world::{World, is_root, lines};
 
 /// A home with secrets, a repository with dirt, a second checkout, sockets, a process, a descriptor left open.
-struct Target {
-    world: Option<World>,
+pub(crate) struct Target {
+    pub(crate) world: Option<World>,
     tcp: TcpListener,
     udp: UdpSocket,
     _sockets: [UnixListener; 2],
-    process: Child,
+    pub(crate) process: Child,
     open: std::os::fd::OwnedFd,
 }
 
@@ -43,7 +43,7 @@ const FILES: [(&str, &str); 9] = [
 ];
 
 impl Target {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut world = World::new();
         let base = world.home().parent().unwrap().to_owned();
         for (path, content) in FILES {
@@ -87,7 +87,7 @@ impl Target {
     }
 
     /// What an attack could change: every file of the world with its mode, owner, time and content.
-    fn picture(base: &Path) -> BTreeMap<PathBuf, String> {
+    pub(crate) fn picture(base: &Path) -> BTreeMap<PathBuf, String> {
         fn walk(folder: &Path, found: &mut BTreeMap<PathBuf, String>) {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
@@ -113,7 +113,7 @@ impl Target {
         found
     }
 
-    fn has_been_reached(&self) -> bool {
+    pub(crate) fn has_been_reached(&self) -> bool {
         self.udp.recv(&mut [0; 16]).is_ok()
     }
 }
@@ -126,7 +126,7 @@ impl Drop for Target {
 }
 
 /// Attacks, each a script that ends with 0 if it worked.
-const ATTACKS: [(&str, &str); 41] = [
+pub(crate) const ATTACKS: [(&str, &str); 41] = [
     ("write the checkout", "echo x > $REPO/README.md"),
     ("add to the checkout", "echo x > $REPO/new"),
     ("remove from the checkout", "rm $REPO/docs/x.txt"),

@@ -7,6 +7,7 @@ mod bench;
 mod capture;
 mod crash;
 mod decide;
+mod degraded;
 mod docs;
 mod flow;
 mod forecast;

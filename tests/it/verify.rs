@@ -71,6 +71,7 @@ impl Scene {
         let capturer = Capturer {
             host: Host::probe(&Launcher::new(&environment.program)).await,
             surroundings: Surroundings::load(&repository, &world.worktrees()).unwrap(),
+            may_lack: std::collections::BTreeSet::new(),
             incoming: state.incoming(),
             repository,
             environment,

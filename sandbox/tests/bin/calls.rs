@@ -142,3 +142,10 @@ pub(crate) fn read_key() -> Result<String, Errno> {
     let length = usize::try_from(Errno::result(length)?).unwrap_or(0);
     Ok(String::from_utf8_lossy(&secret[..length.min(secret.len())]).into_owned())
 }
+
+/// Asks for a limit of another process.
+pub(crate) fn limit_of(pid: i32) -> Result<(), Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one structure, which lives until the call returns.
+    Errno::result(unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit) }).map(drop)
+}

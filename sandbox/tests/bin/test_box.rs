@@ -30,6 +30,9 @@ fn main() {
         ["resolve", name] => resolve(name),
         ["abstract", name] => abstract_socket(name),
         ["unix", path] => unix_socket(path),
+        ["datagram-pair", path] => datagram_pair(path),
+        ["limit", pid] => limit(pid),
+        ["set-id", path] => set_id(path),
         ["new-user-namespace"] => new_user_namespace(),
         ["calls", names @ ..] => calls(names),
         #[cfg(target_arch = "x86_64")]
@@ -43,8 +46,10 @@ fn main() {
         ["signal", pid] => signal(pid),
         ["hop", mark] => hop(mark),
         ["write-on", path] => write_on(path),
-        ["without-namespaces"] => without_namespaces(),
+        ["without-namespaces"] => without_namespaces(&["probe"]),
+        ["without-namespaces", rest @ ..] => without_namespaces(rest),
         ["probe"] => probe(),
+        ["probe-group"] => probe_group(),
         ["probe-without", name] => probe_without(name),
         ["parent", root] => parent(root, "echo started; setsid /bin/sleep 1000 & exec /bin/sleep 1000"),
         ["parent", root, script] => parent(root, script),
@@ -97,6 +102,26 @@ fn udp(address: &str) -> Outcome {
 fn resolve(name: &str) -> Outcome {
     let found: Vec<_> = std::net::ToSocketAddrs::to_socket_addrs(&(name, 80))?.collect();
     Ok(format!("{found:?}"))
+}
+
+/// Sends to a socket with a path by way of a pair that was made for another purpose.
+fn datagram_pair(path: &str) -> Outcome {
+    use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, sendto, socketpair};
+    let (one, _two) = socketpair(AddressFamily::Unix, SockType::Datagram, None, SockFlag::SOCK_CLOEXEC)?;
+    sendto(std::os::fd::AsRawFd::as_raw_fd(&one), b"hello", &UnixAddr::new(path)?, MsgFlags::empty())?;
+    Ok("sent".to_owned())
+}
+
+/// Reads a limit of another process, which takes the right to set it.
+fn limit(pid: &str) -> Outcome {
+    calls::limit_of(pid.parse()?)?;
+    Ok("reached".to_owned())
+}
+
+fn set_id(path: &str) -> Outcome {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o4755))?;
+    Ok("set".to_owned())
 }
 
 fn new_user_namespace() -> Outcome {
@@ -199,8 +224,9 @@ fn write_on(path: &str) -> Outcome {
     }
 }
 
-/// Goes where no user namespace can be made, and probes from there.
-fn without_namespaces() -> Outcome {
+/// Goes where no user namespace can be made, and does something there.
+fn without_namespaces(what: &[&str]) -> Outcome {
+    use std::os::unix::process::CommandExt as _;
     let (user, group) = (nix::unistd::getuid(), nix::unistd::getgid());
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER)?;
     let set = |path: &str, text: String| -> std::io::Result<()> {
@@ -210,8 +236,7 @@ fn without_namespaces() -> Outcome {
     set("/proc/self/uid_map", format!("{user} {user} 1"))?;
     set("/proc/self/gid_map", format!("{group} {group} 1"))?;
     set("/proc/sys/user/max_user_namespaces", "0".to_owned())?;
-    let output = Command::new("/proc/self/exe").arg("probe").stderr(Stdio::inherit()).output()?;
-    Ok(String::from_utf8(output.stdout)?)
+    Err(Command::new("/proc/self/exe").args(what).exec().into())
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -221,6 +246,11 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 fn probe() -> Outcome {
     let host = runtime()?.block_on(sandbox::Host::probe(&sandbox::Launcher::default()));
     Ok(format!("{:?} landlock {} seccomp {}", host.obstacle, host.landlock.is_some(), host.seccomp))
+}
+
+fn probe_group() -> Outcome {
+    let host = runtime()?.block_on(sandbox::Host::probe(&sandbox::Launcher::default()));
+    Ok(format!("{:?}", host.kill_group))
 }
 
 /// Goes where the kernel refuses one call, and probes from there.
@@ -246,6 +276,7 @@ fn policy(root: &str) -> std::io::Result<sandbox::Policy> {
     let home = sandbox::PrivateDir { source: root.join("home"), target: root.join("user") };
     let own = std::fs::read_link("/proc/self/exe")?;
     Ok(sandbox::Policy::new(root.join("work"), home, root.join("tmp"))
+        .may_lack(sandbox::Layer::Namespaces)
         .expose(sandbox::Expose::read_only(own).at("/run/helper")))
 }
 

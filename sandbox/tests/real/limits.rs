@@ -173,6 +173,7 @@ fn what_cannot_be_bounded_is_refused_or_left_out_on_request() {
         seccomp: true,
         obstacle: None,
         control_groups: None,
+        kill_group: None,
         process_numbers: false,
     };
     assert!(host.shortcomings().iter().any(|lack| lack.cause.contains("how many processes")));

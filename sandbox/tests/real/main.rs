@@ -9,6 +9,7 @@ mod files;
 mod guards;
 mod keys;
 mod kills;
+mod landlock_only;
 mod limits;
 mod network;
 mod programs;

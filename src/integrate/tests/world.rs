@@ -222,6 +222,7 @@ impl World {
             identity: self.identity.clone(),
             git_version: "2".to_owned(),
             isolation: Vec::new(),
+            degraded: std::collections::BTreeSet::new(),
             baseline: GitProgressState {
                 enabled: true,
                 available: true,
@@ -367,6 +368,7 @@ impl World {
             branch: RefName::agent_branch(self.run.id(), &task.name),
             worktree: PathBuf::from("/nowhere"),
             adapter: "command".to_owned(),
+            degraded: std::collections::BTreeSet::new(),
         };
         let finished = TurnFinished {
             label: "t".to_owned(),

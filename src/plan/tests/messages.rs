@@ -327,6 +327,7 @@ fn bare_machine() -> Host {
         seccomp: true,
         obstacle: None,
         control_groups: None,
+        kill_group: None,
         process_numbers: false,
     }
 }
@@ -362,7 +363,7 @@ fn hints_name_what_was_probably_meant() {
     for (text, help) in [
         ("[run]\ntimout = '1h'", "did you mean `timeout`?"),
         ("[agents.a]\nown = ['a']", "did you mean `owns`?"),
-        ("[sandbox]\nxyzzy = 1", "known here are `network`, `expose`, `env`, `limits`"),
+        ("[sandbox]\nxyzzy = 1", "known here are `network`, `expose`, `env`, `limits`, `allow_degraded`"),
         ("[run]\nland = 'nevr'", "did you mean `\"never\"`? It may be `\"never\"`, `\"manual\"`, `\"auto\"`"),
         ("[workspace]\nsetup = 'a \"b c\"'", "write `[\"a\", \"b c\"]`"),
         ("[agents.parser]\n[agents.docs]\nafter = ['praser']", "did you mean `parser`?"),

@@ -1,0 +1,564 @@
+//! Boxes without namespaces: what they stop, each attack first shown to work without a box; what they do not; and that all of
+//! them end, and nobody else.
+
+use crate::bench::{Bench, helper, line, plainly, read, run, shell, soon};
+use sandbox::{
+    Access, Enforcement, Expose, Form, Guard, Host, Kernel, Layer, Limits, Network, Obstacle, Policy, PrivateDir,
+    Protection, Reach, Sandbox, Signal, Status, Stdio,
+};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::process::Stdio as Std;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+
+/// This machine as it would be without namespaces, with a control group to kill by or without one.
+fn without(bench: &Bench, kill_group: Option<PathBuf>) -> Host {
+    Host { obstacle: Some(Obstacle::NamespacesOff), kill_group, ..bench.host.clone() }
+}
+
+/// The control group that a box could have one in, where the user of this test may make one.
+fn group() -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let point = mounts.lines().find(|line| line.contains(" - cgroup2 "))?.split(' ').nth(4)?;
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let parent = if own.is_empty() { PathBuf::from(point) } else { PathBuf::from(point).join(own) };
+    let probe = format!("sandbox-test-{}", std::process::id());
+    let made = std::fs::create_dir(parent.join(&probe));
+    drop(std::fs::remove_dir(parent.join(probe)));
+    made.ok().map(|()| parent)
+}
+
+/// Both ways to end a box, where the machine has both.
+fn hosts(bench: &Bench) -> Vec<(&'static str, Host)> {
+    let grouped = group().map(|group| ("kill group", without(bench, Some(group))));
+    [("one by one", without(bench, None))].into_iter().chain(grouped).collect()
+}
+
+fn policy(bench: &Bench) -> Policy {
+    bench.policy().may_lack(Layer::Namespaces)
+}
+
+fn plan(bench: &Bench, policy: &Policy) -> Enforcement {
+    Enforcement::plan(policy, &without(bench, None)).unwrap()
+}
+
+/// The helper has no other place than its own.
+fn script(text: &str) -> String {
+    text.replace("/run/helper", &helper().display().to_string())
+}
+
+async fn start(plan: &Enforcement, bench: &Bench) -> Sandbox {
+    soon(Sandbox::start(plan, &bench.launcher)).await.unwrap()
+}
+
+async fn sh(bench: &Bench, policy: &Policy, text: &str) -> crate::bench::Ran {
+    bench.sh_by(&plan(bench, policy), &script(text)).await
+}
+
+#[tokio::test]
+async fn without_leave_there_is_no_such_box() {
+    let bench = Bench::new().await;
+    let refusal = |policy: &Policy, host: &Host| Enforcement::plan(policy, host).unwrap_err();
+    let host = without(&bench, None);
+    assert_eq!(refusal(&bench.policy(), &host).layer, Layer::Namespaces);
+    assert_eq!(refusal(&bench.policy().may_lack(Layer::Seccomp), &host).layer, Layer::Namespaces);
+    let old = Host { kernel: Kernel { major: 5, minor: 11 }, obstacle: None, ..host.clone() };
+    assert_eq!(refusal(&bench.policy(), &old).layer, Layer::Namespaces);
+    let allowed = policy(&bench);
+    assert_eq!(Enforcement::plan(&allowed, &old).unwrap().reach(), Reach::Descendants);
+    // What is there is used, whatever may be missing.
+    assert_eq!(Enforcement::plan(&allowed, &bench.host), Enforcement::plan(&bench.policy(), &bench.host));
+    assert_eq!((bench.host.form(), host.form()), (Form::Full, Form::LandlockOnly));
+
+    let relay = policy(&bench).network(Network::Relay { port: 3128 });
+    let nested = policy(&bench).nesting(sandbox::Nesting::Allowed);
+    let mixed = policy(&bench)
+        .expose(Expose::read_write(bench.root.join("shared")))
+        .expose(Expose::read_only(bench.root.join("shared/file")).at("/run/file"));
+    let table = [
+        (&relay, host.clone(), "not addresses"),
+        (&nested, host.clone(), "cannot be nested"),
+        (&mixed, host.clone(), "could be written"),
+        (&allowed, Host { landlock: Some(3), ..host.clone() }, "Landlock 3"),
+        (&allowed, Host { landlock: None, ..host.clone() }, "no Landlock either"),
+        (&allowed, Host { seccomp: false, ..host.clone() }, "no filter of system calls either"),
+    ];
+    for (policy, host, cause) in table {
+        let refusal = refusal(policy, &host);
+        assert_eq!(refusal.layer, Layer::Policy, "{refusal}");
+        assert!(refusal.cause.contains(cause), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_filter_may_be_allowed() {
+    let bench = Bench::new().await;
+    let host = Host { seccomp: false, ..bench.host.clone() };
+    assert_eq!(host.lacks().into_iter().collect::<Vec<_>>(), [Layer::Seccomp]);
+    let refusal = Enforcement::plan(&bench.policy().may_lack(Layer::Namespaces), &host).unwrap_err();
+    assert_eq!(refusal.layer, Layer::Seccomp);
+    let plan = Enforcement::plan(&bench.policy().may_lack(Layer::Seccomp), &host).unwrap();
+    let whole = bench.plan(&bench.policy());
+    assert_eq!(plan.steps(), whole.steps(), "all else is as it was");
+    let lost: Vec<Protection> = whole.layers().into_iter().filter(|it| !plan.layers().contains(it)).collect();
+    assert_eq!(lost, [Protection::Seccomp]);
+    assert!(bench.sh_by(&plan, "touch here").await.ok());
+}
+
+#[tokio::test]
+async fn the_plan_says_what_it_is() {
+    let bench = Bench::new().await;
+    let plan = plan(
+        &bench,
+        &policy(&bench).expose(Expose::read_only(bench.root.join("shared")).at(bench.root.join("user/x/y"))),
+    );
+    let layers: Vec<&str> = plan.layers().into_iter().map(Protection::name).collect();
+    let expected = [
+        "no-capabilities",
+        "no-new-privileges",
+        "landlock-files",
+        "landlock-scopes",
+        "seccomp",
+        "landlock-reads",
+        "landlock-network",
+        "socket-filter",
+    ];
+    assert_eq!(layers, expected);
+    assert_eq!(plan.home(), bench.root.join("home"));
+    assert_eq!(plan.tmp(), bench.root.join("tmp"));
+    assert_eq!(plan.seen(std::path::Path::new("/run/helper")), helper());
+    assert_eq!(plan.seen(&bench.root.join("user/x/y/z")), bench.root.join("shared/z"));
+    assert_eq!(plan.seen(&bench.root.join("user/x")), bench.root.join("home/x"));
+    assert_eq!(plan.seen(std::path::Path::new("/etc/passwd")), std::path::Path::new("/etc/passwd"));
+    let full = bench.plan(&bench.policy());
+    assert_eq!(full.seen(std::path::Path::new("/run/helper")), std::path::Path::new("/run/helper"));
+    assert_eq!((full.home(), full.tmp()), (bench.root.join("user"), PathBuf::from("/tmp")));
+    // What is exposed below the home is found there.
+    let ran = bench.sh_by(&plan, &format!("cat {}/x/y/file", plan.home().display())).await;
+    assert_eq!(ran.out, "shared");
+}
+
+#[tokio::test]
+async fn work_is_done_as_usual() {
+    let bench = Bench::new().await;
+    let text = "set -e; echo one > a; cp -p a b; mv b c; chmod +x c; ln c d; ln -s c e; mkdir -p x/y; mv c x/y/c; touch -d @0 a; \
+        tar cf t.tar x; rm -r x; tar xf t.tar; install -m 755 a bin; sed -i s/one/two/ a; cat a; mktemp -p $TMPDIR >/dev/null; \
+        echo hi > $HOME/note; mv $HOME/note .; cat note; printf 'x' > /dev/null; head -c 4 /dev/urandom > r; \
+        sort a | cat; [ -x x/y/c ]; /run/helper threads 2>&1 | grep -q 'not permitted'; echo done";
+    let plan = plan(&bench, &policy(&bench));
+    let command = shell(&script(text)).env("HOME", plan.home()).env("TMPDIR", plan.tmp());
+    let sandbox = start(&plan, &bench).await;
+    let ran = run(&sandbox, command).await;
+    assert!(ran.ok() && ran.out.ends_with("done\n"), "{ran:?}");
+    soon(sandbox.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_written_elsewhere() {
+    let bench = Bench::new().await;
+    let root = bench.root.display().to_string();
+    // Each works outside of a box; inside none leaves a trace.
+    let attacks = [
+        "echo x > ROOT/shared/new",
+        "echo x >> ROOT/shared/file",
+        "truncate -s 0 ROOT/shared/file",
+        "mkdir ROOT/shared/folder",
+        "rm -f ROOT/sibling/secret && [ ! -e ROOT/sibling/secret ]",
+        "mv ROOT/shared/file ROOT/work/",
+        "ln ROOT/shared/file ROOT/work/hard",
+        "ln -s ../shared/file ROOT/work/soft && echo x > ROOT/work/soft",
+        "cd ROOT/work && cd .. && echo x > up",
+        "mkfifo ROOT/shared/pipe",
+        "echo x > /dev/shm/sandbox-$$ && rm /dev/shm/sandbox-$$",
+        "echo x > /tmp/sandbox-$$ && rm /tmp/sandbox-$$",
+    ];
+    let files = || {
+        let listed =
+            std::process::Command::new("find").arg(&bench.root).args(["-printf", "%P %y %s %n\n"]).output().unwrap();
+        let text = String::from_utf8(listed.stdout).unwrap();
+        let mut lines: Vec<String> = text.lines().filter(|line| !line.starts_with("work")).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let plan = plan(&bench, &policy(&bench));
+    for attack in attacks.map(|attack| attack.replace("ROOT", &root)) {
+        let before = files();
+        let ran = bench.sh_by(&plan, &attack).await;
+        assert!(!ran.ok(), "{attack}: {ran:?}");
+        let lists_folder_sizes = files();
+        assert_eq!(before, lists_folder_sizes, "{attack}");
+        drop(std::fs::remove_file(bench.root.join("work/soft")));
+    }
+    for attack in attacks.map(|attack| attack.replace("ROOT", &root)) {
+        let ran = std::process::Command::new("/bin/sh").args(["-c", &attack]).stderr(Std::null()).status().unwrap();
+        assert!(ran.success(), "the attack works without a box: {attack}");
+        std::fs::write(bench.root.join("shared/file"), "shared").unwrap();
+        drop(std::fs::remove_file(bench.root.join("work/soft")));
+    }
+    if nix::unistd::geteuid().is_root() {
+        assert!(plainly(&["open-for-writing", "/proc/sys/kernel/core_pattern"]).starts_with("ok"));
+        let ran = bench.sh_by(&plan, &script("/run/helper open-for-writing /proc/sys/kernel/core_pattern")).await;
+        assert!(ran.out.contains("failed"), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_else_is_read() {
+    let bench = Bench::new().await;
+    let secret = bench.root.join("user/.ssh");
+    std::fs::create_dir_all(&secret).unwrap();
+    std::fs::write(secret.join("id"), "key").unwrap();
+    std::fs::write(bench.root.join("shared/token"), "token").unwrap();
+    std::fs::create_dir(bench.root.join("shared/inner")).unwrap();
+    std::fs::write(bench.root.join("shared/inner/deep"), "deep").unwrap();
+    let policy = policy(&bench)
+        .hide(bench.root.join("user"))
+        .expose(Expose::read_only(bench.root.join("shared")))
+        .mask(bench.root.join("shared/token"));
+    let root = bench.root.display();
+    for path in ["user/.ssh/id", "sibling/secret", "shared/token"] {
+        let text = format!("cat {root}/{path}");
+        assert!(
+            std::process::Command::new("/bin/sh").args(["-c", &text]).stdout(Std::null()).status().unwrap().success()
+        );
+        let ran = sh(&bench, &policy, &text).await;
+        assert!(ran.out.contains("Permission denied"), "{path}: {ran:?}");
+    }
+    for folder in ["user", "user/.ssh", "sibling", "."] {
+        let ran = sh(&bench, &policy, &format!("ls {root}/{folder}")).await;
+        assert!(ran.out.contains("Permission denied"), "{folder}: {ran:?}");
+    }
+    let ran = sh(&bench, &policy, &format!("cat {root}/shared/file {root}/shared/inner/deep")).await;
+    assert_eq!(ran.out, "shareddeep", "beside what is hidden all is there");
+    let ran =
+        sh(&bench, &policy, &format!("ln -s {root}/sibling/secret s; cat s; cp {root}/sibling/secret .; ls")).await;
+    assert!(!ran.out.contains("\nsecret"), "{ran:?}");
+    // As it is used for a capture: only one place can be written.
+    let reader = self::policy(&bench).workdir_access(Access::ReadOnly);
+    let ran = sh(&bench, &reader, "cat .git; echo x > x").await;
+    assert!(ran.out.starts_with("gitdir") && !ran.ok(), "{ran:?}");
+}
+
+#[tokio::test]
+async fn other_processes_are_out_of_reach() {
+    let bench = Bench::new().await;
+    let plan = plan(&bench, &policy(&bench));
+    let mut bystander = std::process::Command::new("/bin/sleep")
+        .arg("100")
+        .stdout(Std::null())
+        .stderr(Std::null())
+        .env("SECRET", "in-the-environment")
+        .spawn()
+        .unwrap();
+    let pid = bystander.id().to_string();
+    let environ = format!("/proc/{pid}/environ");
+    assert_eq!(plainly(&["signal", &pid]), "ok signalled\n");
+    assert_eq!(plainly(&["limit", &pid]), "ok reached\n");
+    assert!(std::fs::read_to_string(&environ).unwrap().contains("in-the-environment"));
+    let text = format!(
+        "/run/helper signal {pid}; /run/helper signal $PPID; /run/helper limit {pid}; cat {environ}; ls /proc/{pid}/cwd/; \
+         ls /proc/{pid}/root/; cat /proc/$PPID/environ; kill -9 {pid}; kill -9 -1; kill -9 $PPID; kill -STOP {pid}"
+    );
+    let ran = bench.sh_by(&plan, &script(&text)).await;
+    assert!(!ran.out.contains("ok ") && !ran.out.contains("in-the-environment"), "{}", ran.out);
+    assert_eq!(
+        ran.out.matches("not permitted").count() + ran.out.matches("ermission denied").count(),
+        11,
+        "{}",
+        ran.out
+    );
+    // It still runs: it has not ended, and was not stopped.
+    assert!(bystander.try_wait().unwrap().is_none());
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    assert!(stat.contains(") S "), "{stat}");
+    // Among themselves they may.
+    let ran = bench.sh_by(&plan, "sleep 100 & kill $!; wait $!; echo $?").await;
+    assert!(ran.out.ends_with("143\n"), "{}", ran.out);
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    let calls = ["ptrace", "process_vm_readv", "pidfd_getfd", "unshare", "mount", "io_uring_setup", "bpf", "keyctl"];
+    let ran = bench.sh_by(&plan, &script(&format!("/run/helper calls {}", calls.join(" ")))).await;
+    assert_eq!(ran.out.matches("EPERM").count(), calls.len(), "{}", ran.out);
+}
+
+#[tokio::test]
+async fn no_socket_leads_out() {
+    let bench = Bench::new().await;
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let path = bench.root.join("shared/s");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let datagrams = std::os::unix::net::UnixDatagram::bind(bench.root.join("shared/d")).unwrap();
+    datagrams.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            drop(std::io::Read::read(&mut stream.unwrap(), &mut [0; 16]));
+        }
+    });
+    let name = format!("sandbox-test-{}", bench.root.display());
+    let address =
+        <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&name).unwrap();
+    let _abstract = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+    let (tcp_address, udp_address) = (tcp.local_addr().unwrap().to_string(), udp.local_addr().unwrap().to_string());
+    let datagram = bench.root.join("shared/d").display().to_string();
+    let tries: [[&str; 2]; 4] =
+        [["tcp", &tcp_address], ["udp", &udp_address], ["abstract", &name], ["datagram-pair", &datagram]];
+    for attempt in tries {
+        assert!(plainly(&attempt).starts_with("ok"), "{attempt:?} works without a box");
+    }
+    assert!(plainly(&["unix", path.to_str().unwrap()]).starts_with("ok"));
+    assert!(udp.recv(&mut [0; 16]).is_ok() && datagrams.recv(&mut [0; 16]).is_ok());
+
+    let all = format!(
+        "for w in 'tcp {tcp_address}' 'udp {udp_address}' 'abstract {name}' 'datagram-pair {datagram}' 'unix {}'; do /run/helper $w; done",
+        path.display()
+    );
+    let none = sh(&bench, &policy(&bench), &all).await;
+    assert_eq!(none.out.matches("failed").count(), 5, "{}", none.out);
+    // With the host's network the sockets of that, and still no other.
+    let host = sh(&bench, &policy(&bench).network(Network::Host), &all).await;
+    let said: Vec<bool> = host.out.lines().map(|line| line.starts_with("ok")).collect();
+    assert_eq!(said, [true, true, false, false, false], "{}", host.out);
+    // Each of two layers by itself keeps TCP out.
+    let plan = plan(&bench, &policy(&bench));
+    for dropped in ["filter", "rules"] {
+        let half = plan.clone().without_guard(|guard| match guard {
+            Guard::Sockets { .. } => dropped == "filter",
+            Guard::Cage { .. } => dropped == "rules",
+            Guard::Landlock { .. } | Guard::Seccomp { .. } => false,
+        });
+        let ran = bench.sh_by(&half, &script(&format!("/run/helper tcp {tcp_address}"))).await;
+        assert!(ran.out.contains("failed"), "without {dropped}: {}", ran.out);
+    }
+    let open = plan.without_guard(|guard| !matches!(guard, Guard::Seccomp { .. }));
+    assert!(bench.sh_by(&open, &script(&format!("/run/helper tcp {tcp_address}"))).await.ok());
+}
+
+#[tokio::test]
+async fn metadata_is_not_what_this_form_protects() {
+    let bench = Bench::new().await;
+    let file = bench.root.join("shared/file");
+    let mode = || file.metadata().unwrap().mode() & 0o7777;
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    // Documented: modes and times of one's own files are open to everybody who runs as their owner.
+    assert!(sh(&bench, &policy(&bench), &format!("chmod 640 {0} && touch -h -d @0 {0}", file.display())).await.ok());
+    assert_eq!((mode(), file.metadata().unwrap().mtime()), (0o640, 0));
+    // But no program can be made to run as its owner, and no attribute set.
+    assert!(plainly(&["set-id", file.to_str().unwrap()]).starts_with("ok"));
+    assert_eq!(mode(), 0o4755);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let ran =
+        sh(&bench, &policy(&bench), &format!("/run/helper set-id {0}; chmod 2755 {0}; chmod u+s {0}", file.display()))
+            .await;
+    assert_eq!((mode(), ran.ok()), (0o600, false), "{ran:?}");
+}
+
+#[tokio::test]
+async fn limits_and_streams_are_as_ever() {
+    let bench = Bench::new().await;
+    let limited = policy(&bench).limits(Limits { file_size: Some(1000), ..Limits::default() });
+    assert!(!sh(&bench, &limited, "head -c 2000 /dev/zero > big").await.ok());
+    let ran = sh(&bench, &policy(&bench), "ls -1 /proc/self/fd | wc -l; ulimit -c; id -u; tty; cat < /dev/tty").await;
+    assert!(ran.out.starts_with("4\n0\n"), "{}", ran.out);
+    assert!(ran.out.contains("not a tty"), "{}", ran.out);
+}
+
+/// The ways of `sandbox-test-box stray`.
+const BEHAVIOURS: [&str; 6] = ["session", "daemon", "deaf", "hopper", "stopped", "holder"];
+
+/// From the decision to the end of the last process. A hopper may take longer to be met where nothing kills it by its group.
+const LIMIT: Duration = Duration::from_secs(8);
+
+fn marked(mark: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())).count()
+}
+
+fn mark(bench: &Bench, what: &str) -> String {
+    format!("mark-{}-{}", what.replace(' ', "-"), bench.root.display()).replace('/', "-")
+}
+
+/// A process of the same user that has nothing to do with any box, in the same session and group as the test.
+struct Bystander(std::process::Child);
+
+impl Bystander {
+    fn new() -> Self {
+        Self(
+            std::process::Command::new("/bin/sleep")
+                .arg("100")
+                .stdin(Std::null())
+                .stdout(Std::null())
+                .stderr(Std::null())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    #[track_caller]
+    fn lives(mut self) {
+        assert!(self.0.try_wait().unwrap().is_none(), "a process that is not ours was ended");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        assert!(stat.contains(") S "), "a process that is not ours was stopped: {stat}");
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whatever_stays_is_ended_with_its_command() {
+    let bench = Bench::new().await;
+    let bystander = Bystander::new();
+    for (way, host) in hosts(&bench) {
+        let sandbox = start(&Enforcement::plan(&policy(&bench), &host).unwrap(), &bench).await;
+        for behaviour in BEHAVIOURS {
+            let mark = mark(&bench, &format!("{way}-{behaviour}"));
+            let text = script(&format!("/run/helper stray {behaviour} {mark} & read go; exit 3"));
+            let mut child = soon(sandbox.spawn(shell(&text).stdin(Stdio::Piped).stdout(Stdio::Piped))).await.unwrap();
+            assert_eq!(line(&mut child).await, "up");
+            assert!(marked(&mark) > 0, "{way}, {behaviour}");
+            let decided = Instant::now();
+            drop(child.stdin.take());
+            let exit = soon(child.wait()).await.unwrap();
+            assert_eq!((exit.status, exit.escaped), (Status::Exited(3), 0), "{way}, {behaviour}");
+            let took = decided.elapsed();
+            assert!(exit.leftovers > 0 && took < LIMIT, "{way}, {behaviour}: {exit:?} {took:?}");
+            assert_eq!(marked(&mark), 0, "{way}, {behaviour}");
+            read(child.stdout.take().unwrap()).await;
+        }
+        soon(sandbox.shutdown()).await.unwrap();
+    }
+    bystander.lives();
+}
+
+#[tokio::test]
+async fn whatever_stays_is_ended_by_order_and_with_its_box() {
+    let bench = Bench::new().await;
+    let bystander = Bystander::new();
+    for (way, host) in hosts(&bench) {
+        for behaviour in BEHAVIOURS {
+            let sandbox = start(&Enforcement::plan(&policy(&bench), &host).unwrap(), &bench).await;
+            for whole in [false, true] {
+                let mark = mark(&bench, &format!("{way}-{behaviour}-{whole}"));
+                let text =
+                    script(&format!("trap '' TERM; /run/helper stray {behaviour} {mark} & wait; exec sleep 1000"));
+                let mut child = soon(sandbox.spawn(shell(&text).stdout(Stdio::Piped))).await.unwrap();
+                assert_eq!(line(&mut child).await, "up");
+                sandbox.terminate(Signal::SIGTERM).await.unwrap();
+                assert!(marked(&mark) > 0, "{behaviour} does not listen to TERM");
+                let decided = Instant::now();
+                if whole {
+                    soon(sandbox.kill()).await.unwrap();
+                } else {
+                    assert!(soon(sandbox.kill_all()).await.unwrap() > 0);
+                    assert_eq!(soon(child.wait()).await.unwrap().escaped, 0);
+                }
+                let took = decided.elapsed();
+                assert_eq!(marked(&mark), 0, "{way}, {behaviour}");
+                assert!(took < LIMIT, "{way}, {behaviour}: {took:?}");
+                read(child.stdout.take().unwrap()).await;
+            }
+        }
+    }
+    bystander.lives();
+}
+
+#[tokio::test]
+async fn a_box_can_be_frozen() {
+    let bench = Bench::new().await;
+    let bystander = Bystander::new();
+    for (_, host) in hosts(&bench) {
+        let sandbox = start(&Enforcement::plan(&policy(&bench), &host).unwrap(), &bench).await;
+        let text = script("/run/helper write-on log & setsid /run/helper write-on log & echo up; wait");
+        let mut child = soon(sandbox.spawn(shell(&text).stdout(Stdio::Piped))).await.unwrap();
+        line(&mut child).await;
+        let size = || std::fs::metadata(bench.root.join("work/log")).map_or(0, |meta| meta.len());
+        for _ in 0..5 {
+            assert_eq!(soon(sandbox.freeze()).await.unwrap(), 3);
+            let still = size();
+            for _ in 0..20 {
+                run(&sandbox, shell("true").aside()).await;
+            }
+            assert_eq!(size(), still);
+            sandbox.thaw().await.unwrap();
+        }
+        soon(sandbox.kill_all()).await.unwrap();
+        soon(child.wait()).await.unwrap();
+        soon(sandbox.shutdown()).await.unwrap();
+    }
+    bystander.lives();
+}
+
+/// A program in a place where namespaces are really off, with a box of its own.
+fn holder(bench: &Bench, text: &str) -> tokio::process::Child {
+    let mut command = tokio::process::Command::new(helper());
+    command.args(["without-namespaces", "parent"]).arg(&bench.root).arg(text);
+    command.stdin(Std::null()).stdout(Std::piped()).kill_on_drop(true).spawn().unwrap()
+}
+
+#[tokio::test]
+async fn a_machine_that_really_has_none() {
+    assert_eq!(plainly(&["without-namespaces", "probe"]), "ok Some(NamespacesOff) landlock true seccomp true\n");
+    assert_eq!(plainly(&["without-namespaces", "probe-group"]), format!("ok {:?}\n", group()));
+}
+
+#[tokio::test]
+async fn nothing_outlives_the_parent_or_the_outer_process() {
+    let bench = Bench::new().await;
+    let stranger = Bystander::new();
+    for victim in ["parent", "exe"] {
+        for behaviour in BEHAVIOURS {
+            let mark = mark(&bench, &format!("{victim}-{behaviour}"));
+            let text = script(&format!(
+                "m={}; /run/helper stray {behaviour} $m & wait; sleep 1000",
+                mark.replace("mark", "ma\"\"rk")
+            ));
+            let mut parent = holder(&bench, &text);
+            let mut stdout = BufReader::new(parent.stdout.take().unwrap());
+            let mut first = String::new();
+            soon(stdout.read_line(&mut first)).await.unwrap();
+            assert_eq!(first, "up\n", "{behaviour}");
+            assert!(marked(&mark) > 0, "{behaviour}");
+            let parent_pid = parent.id().unwrap();
+            let bystander = crate::ends::child_of(parent_pid, "sleep");
+            let outer = crate::ends::child_of(parent_pid, "exe");
+            let victim = if victim == "parent" { parent_pid.cast_signed() } else { outer };
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(victim), Signal::SIGKILL).unwrap();
+            let mut rest = String::new();
+            soon(stdout.read_to_string(&mut rest)).await.unwrap();
+            assert_eq!(marked(&mark), 0, "{behaviour}: the last one had the output open");
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(bystander), Signal::SIGKILL).unwrap();
+            drop(soon(parent.wait()).await);
+        }
+    }
+    stranger.lives();
+}
+
+#[tokio::test]
+async fn nothing_outlives_init() {
+    let bench = Bench::new().await;
+    for (way, host) in hosts(&bench) {
+        let sandbox = start(&Enforcement::plan(&policy(&bench), &host).unwrap(), &bench).await;
+        let mark = mark(&bench, way);
+        let text = script(&format!("/run/helper stray daemon {mark}; wait; exec sleep 1000"));
+        let mut child = soon(sandbox.spawn(shell(&text).stdout(Stdio::Piped))).await.unwrap();
+        assert_eq!(line(&mut child).await, "up");
+        // Dropping it kills init outright; what it had comes down to the outer process.
+        drop(sandbox);
+        read(child.stdout.take().unwrap()).await;
+        assert_eq!(marked(&mark), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_private_place_may_lie_anywhere() {
+    let bench = Bench::new().await;
+    // A system folder that holds something hidden is shown but for that.
+    let home = PrivateDir { source: bench.root.join("home"), target: "/usr/share".into() };
+    let policy = Policy { home, ..policy(&bench) };
+    let ran = sh(&bench, &policy, "ls /usr/share; ls /usr/bin > /dev/null && echo bin").await;
+    assert!(ran.out.contains("denied") && ran.out.ends_with("bin\n"), "{ran:?}");
+}
