@@ -10,6 +10,7 @@ use crate::limit::LimitHit;
 use crate::plan::Enforcement;
 use crate::program::{self, Program};
 use crate::sys;
+use crate::usage;
 use crate::watchdog::Watchdog;
 use crate::wire::{self, Answer, Order, Report, Status};
 use nix::errno::Errno;
@@ -60,7 +61,7 @@ pub(crate) fn serve(
     watched.add(Signal::SIGCHLD);
     watched.thread_block()?;
     let ended = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let watchdog = Watchdog::new(enforcement, group);
+    let watchdog = Watchdog::new(enforcement, group, &usage::processes);
     let mut init = Init { enforcement, guards, control, running: HashMap::new(), group, watchdog };
     loop {
         let mut fds = [PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];

@@ -12,6 +12,7 @@ use crate::usage::{self, Device, Held, Machine};
 use crate::walk::{Measured, Walk};
 use crate::wire::Status;
 use nix::libc;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -108,10 +109,11 @@ struct Space {
 }
 
 /// The watch over one box.
-#[derive(Debug)]
 pub(crate) struct Watchdog<'a> {
     watch: &'a Watch,
     group: Option<&'a Group>,
+    /// The processes of the box.
+    members: &'a dyn Fn() -> io::Result<Vec<u32>>,
     file_size: Option<u64>,
     page: u64,
     scratch: Vec<PathBuf>,
@@ -134,7 +136,11 @@ pub(crate) struct Watchdog<'a> {
 }
 
 impl<'a> Watchdog<'a> {
-    pub(crate) fn new(enforcement: &'a Enforcement, group: Option<&'a Group>) -> Self {
+    pub(crate) fn new(
+        enforcement: &'a Enforcement,
+        group: Option<&'a Group>,
+        members: &'a dyn Fn() -> io::Result<Vec<u32>>,
+    ) -> Self {
         let watch = enforcement.watch();
         let machine = Machine::read().unwrap_or_default();
         let paths = |all: &[std::ffi::OsString]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
@@ -142,9 +148,11 @@ impl<'a> Watchdog<'a> {
         Self {
             watch,
             group,
+            members,
             file_size: enforcement.file_size(),
             page: rustix::param::page_size() as u64,
-            scratch: paths(&watch.scratch),
+            // Where the host has no such folder, or a link to elsewhere, there is none.
+            scratch: paths(&watch.scratch).into_iter().filter(|path| usage::is_in_memory(path)).collect(),
             space,
             shared_at_least: machine.shared,
             swapped_at_first: machine.swapped,
@@ -195,7 +203,7 @@ impl<'a> Watchdog<'a> {
         let usual = if limited { LIMITED } else { UNLIMITED };
         self.due = Some(Instant::now() + if near { NEAR } else { usual }.max(took * REST));
         if self.space.walk.is_some() {
-            self.due = Some(Instant::now() + NEAR);
+            self.due = Some(Instant::now() + NEAR.max(took * 4));
         }
         hit
     }
@@ -232,7 +240,7 @@ impl<'a> Watchdog<'a> {
         if let Some(used) = self.group.and_then(|group| group.number("memory.current")) {
             return used;
         }
-        let processes = usage::processes().unwrap_or_default();
+        let processes = (self.members)().unwrap_or_default();
         let files: u64 = self.scratch.iter().filter_map(|path| usage::space(path).ok()).map(|(_, used, _)| used).sum();
         let private = usage::private(&processes, self.page);
         let grown = machine.shared.saturating_sub(self.shared_at_least);
@@ -280,7 +288,7 @@ impl<'a> Watchdog<'a> {
         if usage::threads_of_machine() < most {
             return Some(0);
         }
-        Some(usage::threads(&usage::processes().ok()?))
+        Some(usage::threads(&(self.members)().ok()?))
     }
 
     fn look_at_disks(&mut self) -> Option<LimitHit> {
@@ -316,7 +324,7 @@ impl<'a> Watchdog<'a> {
     /// What was measured, with the files that have no name. Where something could not be seen, everything that the file
     /// systems have gained counts as the box's: one that hides files must not gain by it.
     fn held_on_disk(&mut self) -> u64 {
-        let (held, hides) = self.nameless(&usage::processes().unwrap_or_default(), &[]);
+        let (held, hides) = self.nameless(&(self.members)().unwrap_or_default(), &[]);
         let space = &self.space;
         let measured = space.held.unwrap_or_default();
         let used = measured.bytes + held.on_disk;
