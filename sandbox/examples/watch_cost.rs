@@ -1,4 +1,4 @@
-//! What init's watch over its box costs, in thousandths of a processor: with no limit and with all of them, for a few and
+//! What init's watch over its box costs, in millionths of a processor: with no limit and with all of them, for a few and
 //! for many processes. `cargo run --release --example watch_cost`.
 #![expect(clippy::print_stdout, reason = "an example: it prints what it measures")]
 
@@ -45,8 +45,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let before = used(init)?;
                 tokio::time::sleep(WHILE).await;
-                let share = (used(init)? - before) * 1000 / u64::try_from(WHILE.as_nanos())?;
-                println!("{name}, {processes} processes: {share} thousandths of a processor");
+                let share = (used(init)? - before) * 1_000_000 / u64::try_from(WHILE.as_nanos())?;
+                println!("{name}, {processes} processes: {share} millionths of a processor");
+                if let Ok(exit) = tokio::time::timeout(Duration::ZERO, child.wait()).await {
+                    return Err(format!("the command ended early: {exit:?}").into());
+                }
                 boxed.shutdown().await?;
             }
         }

@@ -120,6 +120,55 @@ fn what_a_policy_adds() {
     assert!(lost.contains(&"loopback up".to_owned()) && lost.contains(&"forbid user namespaces".to_owned()));
 }
 
+/// What limits add to a plan, with each means that a machine may have.
+#[test]
+fn limits_by_every_means() {
+    let limits = Limits {
+        memory: Some(1 << 30),
+        processes: Some(500),
+        cpu_weight: Some(50),
+        disk: Some(2 << 30),
+        file_size: Some(3 << 30),
+        ..Limits::default()
+    };
+    let groups = |memory, processes, cpu| ControlGroups { parent: "/g".into(), memory, processes, cpu };
+    let of = |groups: Option<ControlGroups>, host: &Host| {
+        let host = Host { control_groups: groups, ..host.clone() };
+        let policy = agent().limits(limits.clone()).may_lack(Layer::Limits);
+        let (with, without) = (text(&policy, &host), text(&agent(), &Host { control_groups: None, ..host.clone() }));
+        let added: Vec<&str> = with.lines().filter(|line| !without.lines().any(|other| other == *line)).collect();
+        added.join("\n")
+    };
+    let disk = "limit file size 3221225472\nwatch disk 2147483648 of /h/u/state/a /h/u /tmp /h/u/repo/.git";
+    let disk_after = |watch: &str| disk.replace("\nwatch", &format!("\n{watch}\nwatch"));
+    let old = Host { kernel: Kernel { major: 5, minor: 14 }, process_numbers: false, ..ROOT };
+    let user = Host { uid: 501, ..old.clone() };
+    let held = "control group below /g, memory 1073741824, processes 500, cpu weight 50";
+    let watched = "watch memory 1073741824";
+    for (groups, host, expected) in [
+        (Some(groups(true, true, true)), &ROOT, format!("{held}\n{}", disk_after("watch processes 500"))),
+        (
+            Some(groups(false, true, false)),
+            &ROOT,
+            format!(
+                "control group below /g, processes 500\n{}",
+                disk_after(&format!("{watched}\nwatch processes 500"))
+            ),
+        ),
+        (None, &ROOT, format!("process numbers below 800\n{}", disk_after(&format!("{watched}\nwatch processes 500")))),
+        // The limit on each process comes first among those of commands.
+        (None, &user, format!("limit processes 502\n{}", disk_after(&format!("{watched}\nwatch processes 500")))),
+        (None, &old, disk_after(watched)),
+    ] {
+        assert_eq!(of(groups, host), expected);
+    }
+    for (policy, host) in [(agent().limits(limits.clone()), &old), (agent().limits(limits.clone()), &ROOT)] {
+        let refusal = Enforcement::plan(&policy, host).unwrap_err();
+        assert_eq!(refusal.layer, Layer::Limits, "{refusal}");
+        assert_eq!(host.check_limits(&limits, &policy.may_lack), Err(refusal));
+    }
+}
+
 #[test]
 fn what_is_hidden_and_exposed_is_exposed() {
     let policy = agent().hide("/run").hide("/h/u").hide("/srv/x").expose(Expose::read_only("/srv/x"));

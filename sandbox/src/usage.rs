@@ -179,6 +179,13 @@ pub(crate) fn killed_for_memory() -> u64 {
     std::fs::read_to_string("/proc/vmstat").ok().and_then(|text| keyed(&text, "oom_kill")).unwrap_or(0)
 }
 
+/// Whether a folder is of a file system that lives in memory. A link is no folder.
+pub(crate) fn is_in_memory(path: &Path) -> bool {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let place = rustix::fs::open(path, flags, rustix::fs::Mode::empty());
+    place.and_then(rustix::fs::fstatfs).is_ok_and(|found| found.f_type == nix::libc::TMPFS_MAGIC)
+}
+
 /// The space of the file system at `path`: used and free for the user, in bytes; and its device.
 pub(crate) fn space(path: &Path) -> io::Result<(Device, u64, u64)> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -208,6 +215,17 @@ mod tests {
     #[test]
     fn a_name_cannot_pass_for_a_state() {
         assert!(is_dead(b"7 (x) Z 1 7 7") && !is_dead(b"7 (x) Z 1) S 1 7 7") && !is_dead(b""));
+    }
+
+    #[test]
+    fn only_a_temporary_file_system_is_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/shm", &link).unwrap();
+        assert!(is_in_memory(Path::new("/dev/shm")), "these tests need a /dev/shm");
+        for other in [Path::new("/proc"), Path::new("/none"), &link] {
+            assert!(!is_in_memory(other), "{}", other.display());
+        }
     }
 
     #[test]

@@ -23,8 +23,10 @@ const LIMITED: Duration = Duration::from_millis(100);
 const UNLIMITED: Duration = Duration::from_millis(250);
 /// Between two looks when a limit is near, or a walk is under way.
 const NEAR: Duration = Duration::from_millis(20);
-/// The rest after a look, in times of what it took: a look costs a thirtieth of a processor at most.
+/// The rest after a look, in times of the processor's time it took: looking costs a thirtieth of a processor at most.
 const REST: u32 = 30;
+/// But no longer than this, however many processes there are.
+const LONGEST: Duration = Duration::from_millis(500);
 /// How long a walk goes on at a time.
 const SLICE: Duration = Duration::from_millis(5);
 /// Folders are walked again after this many times what it took, whatever the file systems say: what this box writes may be
@@ -110,9 +112,9 @@ struct Space {
 }
 
 /// The watch over one box.
-#[derive(Debug)]
 pub(crate) struct Watchdog<'a> {
     watch: &'a Watch,
+    /// The processes of the box.
     family: &'a Family,
     group: Option<&'a Group>,
     file_size: Option<u64>,
@@ -148,7 +150,8 @@ impl<'a> Watchdog<'a> {
             group,
             file_size: enforcement.file_size(),
             page: rustix::param::page_size() as u64,
-            scratch: paths(&watch.scratch),
+            // Where the host has no such folder, or a link to elsewhere, there is none.
+            scratch: paths(&watch.scratch).into_iter().filter(|path| usage::is_in_memory(path)).collect(),
             space,
             shared_at_least: machine.shared,
             swapped_at_first: machine.swapped,
@@ -192,14 +195,15 @@ impl<'a> Watchdog<'a> {
         if self.due.is_none_or(|due| due > begun) {
             return None;
         }
+        let before = processor_time();
         let (hit, near) = self.look_now();
-        let took = begun.elapsed();
+        let took = processor_time().saturating_sub(before);
         let few = self.watch.processes.is_some_and(|most| most < DEFAULT_PROCESSES);
         let limited = few || self.watch.memory.is_some() || self.watch.disk.is_some();
         let usual = if limited { LIMITED } else { UNLIMITED };
-        self.due = Some(Instant::now() + if near { NEAR } else { usual }.max(took * REST));
+        self.due = Some(Instant::now() + if near { NEAR } else { usual }.max((took * REST).min(LONGEST)));
         if self.space.walk.is_some() {
-            self.due = Some(Instant::now() + NEAR);
+            self.due = Some(Instant::now() + NEAR.max(took * 4));
         }
         hit
     }
@@ -424,6 +428,13 @@ fn disks(workdir: &Path, writable: &[PathBuf]) -> Vec<Disk> {
         }
     }
     all
+}
+
+/// What this thread has had of the processor. On a busy machine time goes by without any, and the watch must not slow down
+/// just then.
+fn processor_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 fn group_kills(group: Option<&Group>) -> u64 {

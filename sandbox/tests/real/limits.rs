@@ -225,7 +225,10 @@ async fn disk_counts_what_is_taken() {
     // A file with many names, one with holes, a link to something large, and what is mounted in the tree.
     let script = "head -c 20M /dev/zero > one; for n in 1 2 3 4 5 6 7 8 9; do ln one name$n; done; \
                   truncate -s 1G holes; ln -s /usr link; head -c 200M /dev/zero > /dev/shm/elsewhere; rm /dev/shm/elsewhere";
-    let ran = bench.sh(&bench.policy().limits(disk(32 * MIB)), script).await;
+    std::fs::write(bench.root.join("shared/large"), vec![1; 40 << 20]).unwrap();
+    let mounted = sandbox::Expose::read_only(bench.root.join("shared")).at(bench.root.join("work/mounted"));
+    let policy = bench.policy().expose(mounted).limits(disk(32 * MIB));
+    let ran = bench.sh(&policy, &format!("{script}; cat mounted/large >/dev/null")).await;
     assert!(ran.ok() && ran.exit.limit.is_none(), "{ran:?}");
     let more = bench.sh(&bench.policy().limits(disk(32 * MIB)), "head -c 20M /dev/zero > other").await;
     assert_eq!(more.exit.limit.map(|hit| hit.what), Some(Limited::Disk), "20 and 20: {more:?}");
