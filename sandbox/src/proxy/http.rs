@@ -84,6 +84,8 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Metered<TcpStream>, acti
         .header_read_timeout(shared.bounds.head)
         .max_buf_size(HEAD)
         .max_headers(FIELDS)
+        // Who has said all may close that half and still wants the answer.
+        .half_close(true)
         .serve_connection(TokioIo::new(client), service)
         .with_upgrades()
         .await;
@@ -307,9 +309,8 @@ fn rewrite(request: &mut Request<Incoming>, target: &Target, usual_port: u16) {
     *request.version_mut() = Version::HTTP_11;
     let headers = request.headers_mut();
     drop_hop_by_hop(headers);
-    // The proxy has asked for the body already, and writes its length as it knows it.
+    // The proxy has asked for the body already.
     headers.remove(header::EXPECT);
-    headers.remove(header::CONTENT_LENGTH);
     let host = if target.port == usual_port { target.host.to_string() } else { target.to_string() };
     // The grammar of targets has nothing that a field could not hold.
     if let Ok(host) = HeaderValue::from_str(&host) {

@@ -181,6 +181,59 @@ async fn bytes_are_right_both_ways() {
     }
 }
 
+/// A MiB in the body of a request and of its answer, with a length and in chunks.
+#[tokio::test]
+async fn bodies_are_right_both_ways() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let echo = hyper::service::service_fn(|request: hyper::Request<hyper::body::Incoming>| async move {
+                Ok::<_, std::convert::Infallible>(hyper::Response::new(request.into_body()))
+            });
+            let server = hyper::server::conn::http1::Builder::new();
+            tokio::spawn(server.serve_connection(hyper_util::rt::TokioIo::new(stream), echo));
+        }
+    });
+    let body: Vec<u8> = (0..1 << 20).map(|at| b'a' + u8::try_from(at % 23).unwrap()).collect();
+    let chunk = |piece: &[u8]| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat();
+    let chunks = [body.chunks(10_000).flat_map(chunk).collect(), b"0\r\n\r\n".to_vec()].concat();
+    let scene = Scene::new(rules(&["127.0.0.1:PORT"], &[], at.port()), &Names::default()).await;
+    for (length, sent) in
+        [(format!("content-length: {}", body.len()), &body), ("transfer-encoding: chunked".into(), &chunks)]
+    {
+        let mut stream = scene.connect().await;
+        let head = format!(
+            "POST http://{at}/ HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n{length}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        assert!(soon(super::scene::head(&mut stream)).await.starts_with("HTTP/1.1 100 Continue\r\n"));
+        let (mut read, mut write) = stream.into_split();
+        let sent = sent.clone();
+        // When all is said, this half of the connection is closed.
+        tokio::spawn(async move { write.write_all(&sent).await });
+        let answer = soon(super::scene::head(&mut read)).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(&length), "{answer}");
+        let mut came = Vec::new();
+        soon(read.read_to_end(&mut came)).await.unwrap();
+        let came = if length.starts_with("transfer") { without_chunks(&came) } else { came };
+        assert!(came == body, "{length}: {} bytes of {}", came.len(), body.len());
+    }
+}
+
+fn without_chunks(mut chunks: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let end = chunks.windows(2).position(|pair| pair == b"\r\n").unwrap();
+        let length = usize::from_str_radix(std::str::from_utf8(&chunks[..end]).unwrap(), 16).unwrap();
+        if length == 0 {
+            return body;
+        }
+        body.extend(&chunks[end + 2..end + 2 + length]);
+        chunks = &chunks[end + 2 + length + 2..];
+    }
+}
+
 /// A server that says a piece and waits until it was heard before it says the next.
 #[tokio::test]
 async fn nothing_is_gathered_up_on_the_way() {
