@@ -4,7 +4,8 @@
 //! One thread, one loop. The kernel delivers to process 1 only signals it asks for, so nothing inside can disturb it; where
 //! init is no process 1, the rules on commands keep their signals from it. Who is signalled, and how, is [`crate::reach`]'s.
 
-use crate::guard::Guards;
+use crate::deputy;
+use crate::guard::{Guard, Guards};
 use crate::plan::Enforcement;
 use crate::program::{self, Program};
 use crate::reach::{self, Family, Reach, Sweep};
@@ -19,7 +20,7 @@ use rustix::net::RecvFlags;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long processes may take to stop.
@@ -42,6 +43,8 @@ struct Init<'a> {
     family: &'a Family,
     control: BorrowedFd<'a>,
     running: HashMap<Pid, Running>,
+    /// Where commands ask for what they may not do themselves.
+    asking: Vec<OwnedFd>,
 }
 
 /// Serves until the parent is gone.
@@ -60,18 +63,26 @@ pub(crate) fn serve(
     }
     watched.thread_block()?;
     let ended = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let mut init = Init { enforcement, guards, family, control, running: HashMap::new() };
+    let mut init = Init { enforcement, guards, family, control, running: HashMap::new(), asking: Vec::new() };
     loop {
-        let mut fds = [PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+        let mut fds =
+            vec![PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+        fds.extend(init.asking.iter().map(|asking| PollFd::new(asking, PollFlags::IN)));
         match rustix::event::poll(&mut fds, None) {
             Err(rustix::io::Errno::INTR) => continue,
             other => other?,
         };
-        let [orders, ends] = fds.map(|fd| fd.revents());
+        let happened: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        drop(fds);
+        let Some(([orders, ends], asking)) = happened.split_first_chunk::<2>() else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let (orders, ends) = (*orders, *ends);
         // Before any order still in the queue: who gave it is gone.
         if orders.intersects(PollFlags::HUP | PollFlags::ERR) {
             return Ok(());
         }
+        init.answer(asking);
         if ends.contains(PollFlags::IN) {
             while let Some(signal) = ended.read_signal()? {
                 if signal.ssi_signo == Signal::SIGTERM as u32 {
@@ -90,6 +101,22 @@ pub(crate) fn serve(
 }
 
 impl Init<'_> {
+    /// Answers those who ask, one call each; forgets those whose processes are gone.
+    fn answer(&mut self, happened: &[PollFlags]) {
+        let writable = self.enforcement.guards().iter().find_map(|guard| match guard {
+            Guard::Metadata { writable } => Some(writable.as_slice()),
+            Guard::Landlock { .. } | Guard::Cage { .. } | Guard::Sockets { .. } | Guard::Seccomp { .. } => None,
+        });
+        let mut happened = happened.iter();
+        self.asking.retain(|asking| {
+            let now = happened.next().copied().unwrap_or(PollFlags::empty());
+            if now.contains(PollFlags::IN) {
+                deputy::answer(asking.as_fd(), writable.unwrap_or_default());
+            }
+            !now.intersects(PollFlags::HUP | PollFlags::ERR)
+        });
+    }
+
     fn obey(&mut self, order: Order, files: Vec<std::os::fd::OwnedFd>) -> io::Result<()> {
         let (id, answer) = match order {
             Order::Start(_) => return Err(io::Error::from(io::ErrorKind::InvalidData)),
@@ -119,7 +146,8 @@ impl Init<'_> {
             return Answer::Busy;
         }
         match program::start(program, given, files) {
-            Ok(pid) => {
+            Ok((pid, asking)) => {
+                self.asking.extend(asking);
                 self.running.insert(pid, Running { id, aside });
                 Answer::Done
             }
