@@ -67,7 +67,6 @@ pub struct AttemptView {
     /// Things it was kept from, as far as its output tells. Inferred.
     pub hints: Vec<String>,
     /// Layers of isolation that its box did without, as was allowed.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub degraded: BTreeSet<Layer>,
 }
 
@@ -429,7 +428,8 @@ mod tests {
               ],
               "hints": [
                 "it seems to have wanted the network"
-              ]
+              ],
+              "degraded": []
             }
           ]
         }

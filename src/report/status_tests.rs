@@ -187,7 +187,9 @@ fn json() {
       ],
       "verifier": null,
       "blocks": null,
-      "landed": null
+      "landed": null,
+      "degraded": [],
+      "leakyPossible": false
     }
     "#);
 }
