@@ -125,33 +125,30 @@ fn carry_out(listener: BorrowedFd<'_>, asked: &Asked, writable: &[PathBuf]) -> R
 /// The kernel looks at the low half of these arguments only.
 #[expect(clippy::cast_possible_truncation, reason = "as the kernel takes them")]
 fn take_apart(asked: &Asked) -> Result<Call, Errno> {
-    let [a, b, c, d, e, _] = asked.arguments;
+    let [first, second, third, fourth, fifth, _] = asked.arguments;
     let mode = |mode: u64| Change::Mode(Mode::from_raw_mode(mode as u32 & 0o7777));
-    let nofollow = u64::from(libc::AT_SYMLINK_NOFOLLOW.unsigned_abs());
+    let owner = |user: u64, group: u64| Change::Owner(user as u32, group as u32);
+    let folder = (first as u32).cast_signed();
+    let at = |path: u64, flags: u64, change: Change| Ok(Call { folder, path: Some(path), flags, change });
     #[cfg(target_arch = "x86_64")]
+    let here = |flags: u64, change: Change| Ok(Call { folder: libc::AT_FDCWD, path: Some(first), flags, change });
     match asked.call {
-        libc::SYS_chmod => return Ok(Call { folder: libc::AT_FDCWD, path: Some(a), flags: 0, change: mode(b) }),
-        libc::SYS_chown | libc::SYS_lchown => {
-            let flags = if asked.call == libc::SYS_lchown { nofollow } else { 0 };
-            return Ok(Call {
-                folder: libc::AT_FDCWD,
-                path: Some(a),
-                flags,
-                change: Change::Owner(b as u32, c as u32),
-            });
-        }
-        _ => {}
-    }
-    let folder = a as u32 as i32;
-    match asked.call {
-        libc::SYS_fchmod => Ok(Call { folder, path: None, flags: 0, change: mode(b) }),
-        libc::SYS_fchown => Ok(Call { folder, path: None, flags: 0, change: Change::Owner(b as u32, c as u32) }),
-        libc::SYS_fchmodat => Ok(Call { folder, path: Some(b), flags: 0, change: mode(c) }),
-        FCHMODAT2 => Ok(Call { folder, path: Some(b), flags: d, change: mode(c) }),
-        libc::SYS_fchownat => Ok(Call { folder, path: Some(b), flags: e, change: Change::Owner(c as u32, d as u32) }),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chmod => here(0, mode(second)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chown => here(0, owner(second, third)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_lchown => here(u64::from(libc::AT_SYMLINK_NOFOLLOW.unsigned_abs()), owner(second, third)),
+        libc::SYS_fchmod => Ok(Call { folder, path: None, flags: 0, change: mode(second) }),
+        libc::SYS_fchown => Ok(Call { folder, path: None, flags: 0, change: owner(second, third) }),
+        libc::SYS_fchmodat => at(second, 0, mode(third)),
+        FCHMODAT2 => at(second, fourth, mode(third)),
+        libc::SYS_fchownat => at(second, fifth, owner(third, fourth)),
         libc::SYS_utimensat => {
-            let times = if c == 0 { now() } else { read_times(asked.caller, c)? };
-            Ok(Call { folder, path: (b != 0).then_some(b), flags: d, change: Change::Times(times) })
+            let times = if third == 0 { now() } else { read_times(asked.caller, third)? };
+            // Without a path it is about the open file itself.
+            let path = (second != 0).then_some(second);
+            Ok(Call { folder, path, flags: fourth, change: Change::Times(times) })
         }
         _ => Err(Errno::PERM),
     }

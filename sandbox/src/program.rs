@@ -47,10 +47,8 @@ pub(crate) fn start(program: &Program<'_>, given: [bool; 3], files: Vec<OwnedFd>
     let streams = streams(given, files)?;
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(setup)?;
     // Beside the pipe, for that one's end of file is the sign that exec was reached.
-    let (ours, theirs) = match program.guards.has_deputy() {
-        true => UnixDatagram::pair().map(|(ours, theirs)| (Some(ours), Some(theirs))).map_err(setup)?,
-        false => (None, None),
-    };
+    let pair = program.guards.has_deputy().then(UnixDatagram::pair).transpose().map_err(setup)?;
+    let (ours, theirs) = pair.unzip();
     match sys::fork_single().map_err(setup)? {
         ForkResult::Child => {
             drop((read, ours));
