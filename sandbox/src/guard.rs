@@ -3,13 +3,16 @@
 //! Apart from [`crate::Step`]s because they are made ready once, when the box starts, and applied many times; and because
 //! what they forbid would keep init from its own work.
 
+use crate::deputy;
 use crate::fence::{Bounds, Fence};
 use crate::filter::Filter;
 use crate::policy::Nesting;
+use crate::sys;
 use crate::wire::Fault;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// One confinement of commands.
@@ -50,6 +53,12 @@ pub enum Guard {
         /// Whether it may have sockets of the host's network; else it has none at all. Those with a path it never has.
         network: bool,
     },
+    /// Modes, times and owners are changed by init, and only of what may be written.
+    Metadata {
+        /// Where, with all below.
+        #[serde(with = "crate::wire::path_list")]
+        writable: Vec<PathBuf>,
+    },
     /// The filter of system calls. Always the last one.
     Seccomp {
         /// Whether it lets namespaces and mounts be made.
@@ -85,6 +94,10 @@ impl fmt::Display for Guard {
                 }
                 Ok(())
             }
+            Self::Metadata { writable } => {
+                f.write_str("metadata by init, only")?;
+                writable.iter().try_for_each(|path| write!(f, " {}", path.display()))
+            }
             Self::Sockets { network: true } => f.write_str("sockets of the network only"),
             Self::Sockets { network: false } => f.write_str("no sockets"),
             Self::Seccomp { nesting: Nesting::Denied } => f.write_str("seccomp"),
@@ -97,6 +110,7 @@ impl fmt::Display for Guard {
 enum Ready {
     Fence(Fence),
     Filter(Filter),
+    Deputy,
 }
 
 /// All guards of a box, ready for its commands.
@@ -111,12 +125,22 @@ impl Guards {
         Ok(Self { ready: ready.collect::<Result<_, _>>()? })
     }
 
-    /// Confines this process, in order.
-    pub(crate) fn apply(&self) -> io::Result<()> {
-        self.ready.iter().try_for_each(|ready| match ready {
-            Ready::Fence(fence) => fence.apply(),
-            Ready::Filter(filter) => filter.apply(),
-        })
+    /// Confines this process, in order. Gives what init must listen to, if it is to answer calls.
+    pub(crate) fn apply(&self) -> io::Result<Option<OwnedFd>> {
+        let mut listener = None;
+        for ready in &self.ready {
+            match ready {
+                Ready::Fence(fence) => fence.apply()?,
+                Ready::Filter(filter) => filter.apply()?,
+                Ready::Deputy => listener = Some(sys::listen_to_calls(&deputy::program())?),
+            }
+        }
+        Ok(listener)
+    }
+
+    /// Whether init is to answer calls.
+    pub(crate) fn has_deputy(&self) -> bool {
+        self.ready.iter().any(|ready| matches!(ready, Ready::Deputy))
     }
 }
 
@@ -130,6 +154,7 @@ impl Guard {
                 let bounds = Bounds { readable, writable, hidden, network: *network, scopes: *scopes };
                 Fence::cage(*version, &bounds).map(Ready::Fence)
             }
+            Self::Metadata { .. } => Ok(Ready::Deputy),
             Self::Sockets { network } => Ok(Ready::Filter(Filter::of_sockets(*network)?)),
             Self::Seccomp { nesting } => Ok(Ready::Filter(Filter::new(*nesting)?)),
         }

@@ -126,13 +126,6 @@ impl Host {
                 fix: "make namespaces available, or run on Linux 6.12 or newer".to_owned(),
             });
         }
-        if self.uid == 0 {
-            all.push(Shortcoming {
-                of: "namespaces",
-                cause: "run by root, a command can change modes and times of every file of the system".to_owned(),
-                fix: "make namespaces available, or run as an ordinary user".to_owned(),
-            });
-        }
         if self.kill_group.is_none() {
             all.push(Shortcoming {
                 of: "namespaces",

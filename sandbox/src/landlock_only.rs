@@ -78,7 +78,14 @@ fn outer(host: &Host) -> Vec<Step> {
 }
 
 fn guards(host: &Host, cage: Option<Guard>, network: bool) -> Vec<Guard> {
-    let filters = [Guard::Sockets { network }, Guard::Seccomp { nesting: Nesting::Denied }];
+    // Devices are everybody's: writing to them is one thing, taking them away another.
+    let is_device = |path: &PathBuf| DEVICES.iter().any(|device| path == Path::new(device));
+    let writable = match &cage {
+        Some(Guard::Cage { writable, .. }) => writable.iter().filter(|path| !is_device(path)).cloned().collect(),
+        Some(_) | None => Vec::new(),
+    };
+    let filters =
+        [Guard::Metadata { writable }, Guard::Sockets { network }, Guard::Seccomp { nesting: Nesting::Denied }];
     cage.into_iter().chain(filters.into_iter().filter(|_| host.seccomp)).collect()
 }
 

@@ -54,7 +54,8 @@
 //! Where the machine gives no namespaces and the policy may lack them, a box has another [`Form`]. Nothing is put in place of
 //! anything, so [`Enforcement::seen`] tells where a path of the policy's is found inside. [`Guard::Cage`] names what may be
 //! read and written, by Landlock; [`Guard::Sockets`] takes away what Landlock knows nothing of: sockets, shared memory, limits
-//! of others. Both must be had, Landlock from version 4 on.
+//! of others. With [`Guard::Metadata`], calls that change modes, times and owners wait until init has carried them out, where the
+//! box may write, and else refused them. All must be had, Landlock from version 4 on.
 //!
 //! The processes are the same three, without a namespace to end with. Init, and behind it the outer process, adopt orphans,
 //! so that descent from them is what a box is ([`Reach::Descendants`]); `kill(-1)`, which in a pid namespace reaches the box
@@ -62,8 +63,8 @@
 //! are killed as one; else one by one, for ten seconds, and [`Exit::escaped`] and [`BoxError::Escaped`] tell of what was left.
 //! Landlock's scope (version 6) keeps commands from signalling init; one that could is met by the outer process.
 //!
-//! What is lost: modes and times of other files of the same owner can be changed; names, sizes and processes be seen; pinned
-//! paths are not held. A list of allowed addresses, nested namespaces, and something read-only in something writable are
+//! What is lost: names, sizes, times and processes can be seen; pinned paths are not held; what may be read may also be
+//! locked. A list of allowed addresses, nested namespaces, and something read-only in something writable are
 //! refused; sockets of [`Policy::listen`] are not made.
 //!
 //! The parent never forks by itself: it starts its own program again, whose `main` calls [`init_main_if_asked`] before any
@@ -149,6 +150,7 @@ mod canary;
 mod cgroup;
 mod check;
 mod command;
+mod deputy;
 mod error;
 mod fence;
 mod filter;

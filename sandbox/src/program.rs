@@ -6,15 +6,18 @@ use crate::plan::Enforcement;
 use crate::reach::KillGroup;
 use crate::step::{Resource, Step};
 use crate::sys;
-use crate::wire::ChildStage;
+use crate::wire::{self, ChildStage};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::{ForkResult, Pid};
 use rustix::fs::OFlags;
+use rustix::net::RecvFlags;
+use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixDatagram;
 
 /// A command as ordered.
 pub(crate) struct Program<'a> {
@@ -35,18 +38,24 @@ fn setup<E: Into<std::io::Error>>(error: E) -> Failure {
     (ChildStage::Setup, error.into().raw_os_error().unwrap_or(libc::EIO))
 }
 
+/// A command that runs, and what it asks init by.
+pub(crate) type Started = (Pid, Option<OwnedFd>);
+
 /// Starts it, with those of the standard streams that are `given` taken from `files`; waits until it runs or has failed.
-pub(crate) fn start(program: &Program<'_>, given: [bool; 3], files: Vec<OwnedFd>) -> Result<Pid, Failure> {
+pub(crate) fn start(program: &Program<'_>, given: [bool; 3], files: Vec<OwnedFd>) -> Result<Started, Failure> {
     let argv = c_strings(program.argv.iter().map(OsString::as_os_str))?;
     let env = program.env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
     let env: Vec<CString> = env.map(CString::new).collect::<Result<_, _>>().map_err(|_| setup(Errno::EINVAL))?;
     let candidates = candidates(program)?;
     let streams = streams(given, files)?;
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(setup)?;
+    // Beside the pipe, for that one's end of file is the sign that exec was reached.
+    let pair = program.guards.has_deputy().then(UnixDatagram::pair).transpose().map_err(setup)?;
+    let (ours, theirs) = pair.unzip();
     match sys::fork_single().map_err(setup)? {
         ForkResult::Child => {
-            drop(read);
-            let (stage, errno) = run(program, streams, &candidates, &argv, &env);
+            drop((read, ours));
+            let (stage, errno) = run(program, streams, theirs.as_ref(), &candidates, &argv, &env);
             let mut message = [0_u8; 5];
             message[0] = match stage {
                 ChildStage::Setup => b's',
@@ -60,9 +69,17 @@ pub(crate) fn start(program: &Program<'_>, given: [bool; 3], files: Vec<OwnedFd>
             sys::exit_now(127)
         }
         ForkResult::Parent { child } => {
-            drop((write, streams));
+            drop((write, streams, theirs));
             match answer(&read) {
-                Ok(None) => Ok(child),
+                Ok(None) => match listener(ours.as_ref()) {
+                    Ok(listener) => Ok((child, listener)),
+                    // It runs, and would wait for ever for what nobody answers.
+                    Err(error) => {
+                        let _ = nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL);
+                        reap(child);
+                        Err(setup(error))
+                    }
+                },
                 Ok(Some(failure)) => {
                     reap(child);
                     Err(failure)
@@ -72,6 +89,20 @@ pub(crate) fn start(program: &Program<'_>, given: [bool; 3], files: Vec<OwnedFd>
         }
     }
 }
+
+/// What the child has sent, if it was to send anything: it did so before it became the program.
+fn listener(from: Option<&UnixDatagram>) -> std::io::Result<Option<OwnedFd>> {
+    let Some(from) = from else {
+        return Ok(None);
+    };
+    let handed = wire::receive::<Handed>(from.as_fd(), RecvFlags::DONTWAIT, false)?;
+    let listener = handed.and_then(|(Handed, mut files)| files.pop());
+    listener.map(Some).ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+}
+
+/// What goes with a descriptor that is handed over.
+#[derive(Serialize, Deserialize)]
+struct Handed;
 
 /// What the child wrote: nothing when exec closed the pipe for it.
 fn answer(read: &OwnedFd) -> Result<Option<Failure>, rustix::io::Errno> {
@@ -135,11 +166,12 @@ fn candidates(program: &Program<'_>) -> Result<Vec<CString>, Failure> {
 fn run(
     program: &Program<'_>,
     streams: [OwnedFd; 3],
+    init: Option<&UnixDatagram>,
     candidates: &[CString],
     argv: &[CString],
     env: &[CString],
 ) -> Failure {
-    if let Err(failure) = prepare(program, streams) {
+    if let Err(failure) = prepare(program, streams, init) {
         return failure;
     }
     let mut worst = libc::ENOENT;
@@ -154,7 +186,7 @@ fn run(
     (ChildStage::Program, worst)
 }
 
-fn prepare(program: &Program<'_>, streams: [OwnedFd; 3]) -> Result<(), Failure> {
+fn prepare(program: &Program<'_>, streams: [OwnedFd; 3], init: Option<&UnixDatagram>) -> Result<(), Failure> {
     // First, so that everything it uses is counted.
     program.bounds.map_or(Ok(()), Group::enter).map_err(setup)?;
     if let Some(group) = program.group {
@@ -179,7 +211,12 @@ fn prepare(program: &Program<'_>, streams: [OwnedFd; 3]) -> Result<(), Failure> 
     // Closed by exec, not now: the pipe that tells of failure must live until then.
     sys::close_from(3, false).map_err(setup)?;
     // Last, for they forbid some of the above. From here on there is a write to a pipe, exec, and exit.
-    program.guards.apply().map_err(|error| (ChildStage::Guard, setup(error).1))
+    let guard = |error: std::io::Error| (ChildStage::Guard, setup(error).1);
+    match (program.guards.apply().map_err(guard)?, init) {
+        (Some(listener), Some(init)) => wire::tell(init.as_fd(), &Handed, &[listener.as_fd()]).map_err(guard),
+        (Some(_), None) => Err(setup(Errno::EBADF)),
+        (None, _) => Ok(()),
+    }
 }
 
 /// Lowers a limit; one that is lower already stays.

@@ -55,6 +55,8 @@ pub enum Protection {
     LandlockNetwork,
     /// What a box without namespaces could reach over sockets and shared memory is filtered.
     SocketFilter,
+    /// Modes, times and owners can be changed where files can be written and nowhere else.
+    BoundMetadata,
     /// Its processes are killed as one, as a control group of their own.
     KillGroup,
 }
@@ -86,6 +88,7 @@ impl Protection {
             Self::LandlockReads => "landlock-reads",
             Self::LandlockNetwork => "landlock-network",
             Self::SocketFilter => "socket-filter",
+            Self::BoundMetadata => "bound-metadata",
             Self::KillGroup => "kill-group",
         }
     }
@@ -180,6 +183,7 @@ fn of_guard(guard: &Guard) -> Vec<Protection> {
             all.extend(scopes.then_some(Protection::LandlockScopes));
             all
         }
+        Guard::Metadata { .. } => vec![Protection::BoundMetadata],
         Guard::Sockets { .. } => vec![Protection::SocketFilter],
         Guard::Seccomp { .. } => vec![Protection::Seccomp],
     }

@@ -5,7 +5,8 @@
 //! init is no process 1, the rules on commands keep their signals from it. Who is signalled, and how, is [`crate::reach`]'s.
 
 use crate::cgroup::Group;
-use crate::guard::Guards;
+use crate::deputy;
+use crate::guard::{Guard, Guards};
 use crate::limit::LimitHit;
 use crate::plan::Enforcement;
 use crate::program::{self, Program};
@@ -22,7 +23,7 @@ use rustix::net::RecvFlags;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long processes may take to stop.
@@ -47,6 +48,8 @@ struct Init<'a> {
     running: HashMap<Pid, Running>,
     bounds: Option<&'a Group>,
     watchdog: Watchdog<'a>,
+    /// Where commands ask for what they may not do themselves.
+    asking: Vec<OwnedFd>,
 }
 
 /// Serves until the parent is gone.
@@ -67,19 +70,28 @@ pub(crate) fn serve(
     watched.thread_block()?;
     let ended = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let watchdog = Watchdog::new(enforcement, family, bounds);
-    let mut init = Init { enforcement, guards, family, bounds, control, running: HashMap::new(), watchdog };
+    let (running, asking) = (HashMap::new(), Vec::new());
+    let mut init = Init { enforcement, guards, family, bounds, control, running, watchdog, asking };
     loop {
-        let mut fds = [PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+        let mut fds =
+            vec![PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+        fds.extend(init.asking.iter().map(|asking| PollFd::new(asking, PollFlags::IN)));
         let wait = init.watchdog.wait().and_then(|wait| Timespec::try_from(wait).ok());
         match rustix::event::poll(&mut fds, wait.as_ref()) {
             Err(rustix::io::Errno::INTR) => continue,
             other => other?,
         };
-        let [orders, ends] = fds.map(|fd| fd.revents());
+        let happened: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        drop(fds);
+        let Some(([orders, ends], asking)) = happened.split_first_chunk::<2>() else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let (orders, ends) = (*orders, *ends);
         // Before any order still in the queue: who gave it is gone.
         if orders.intersects(PollFlags::HUP | PollFlags::ERR) {
             return Ok(());
         }
+        init.answer(asking);
         if ends.contains(PollFlags::IN) {
             while let Some(signal) = ended.read_signal()? {
                 if signal.ssi_signo == Signal::SIGTERM as u32 {
@@ -99,6 +111,22 @@ pub(crate) fn serve(
 }
 
 impl Init<'_> {
+    /// Answers those who ask, one call each; forgets those whose processes are gone.
+    fn answer(&mut self, happened: &[PollFlags]) {
+        let writable = self.enforcement.guards().iter().find_map(|guard| match guard {
+            Guard::Metadata { writable } => Some(writable.as_slice()),
+            Guard::Landlock { .. } | Guard::Cage { .. } | Guard::Sockets { .. } | Guard::Seccomp { .. } => None,
+        });
+        let mut happened = happened.iter();
+        self.asking.retain(|asking| {
+            let now = happened.next().copied().unwrap_or(PollFlags::empty());
+            if now.contains(PollFlags::IN) {
+                deputy::answer(asking.as_fd(), writable.unwrap_or_default());
+            }
+            !now.intersects(PollFlags::HUP | PollFlags::ERR)
+        });
+    }
+
     fn obey(&mut self, order: Order, files: Vec<std::os::fd::OwnedFd>) -> io::Result<()> {
         let (id, answer) = match order {
             Order::Start(_) => return Err(io::Error::from(io::ErrorKind::InvalidData)),
@@ -129,11 +157,12 @@ impl Init<'_> {
             return Answer::Busy;
         }
         match program::start(program, given, files) {
-            Ok(pid) => {
+            Ok((pid, asking)) => {
                 if self.running.is_empty() {
                     // What came of the command before is not this one's affair.
                     self.watchdog.rest();
                 }
+                self.asking.extend(asking);
                 self.running.insert(pid, Running { id, aside });
                 self.watchdog.begin();
                 Answer::Done

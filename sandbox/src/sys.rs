@@ -6,7 +6,7 @@ use crate::reach::Namespace;
 use nix::libc;
 use nix::unistd::{ForkResult, Pid};
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use tokio::io::unix::AsyncFd;
 
 /// How many signals the kernel has.
@@ -132,6 +132,68 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         }
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A call that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: u64,
+    pub(crate) caller: Pid,
+    pub(crate) call: libc::c_long,
+    pub(crate) arguments: [u64; 6],
+}
+
+/// Puts a filter on this process whose questions come out at the descriptor returned.
+pub(crate) fn listen_to_calls(program: &[seccompiler::sock_filter]) -> io::Result<OwnedFd> {
+    let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut() };
+    // SAFETY: the kernel reads `len` instructions, which live until the call returns and have the layout it wants. What it
+    // returns is a new descriptor, which nobody else has.
+    unsafe {
+        let made = libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const program,
+        );
+        match i32::try_from(made) {
+            Ok(made) if made >= 0 => Ok(OwnedFd::from_raw_fd(made)),
+            Ok(_) | Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Takes the next call that waits; an error where its caller is gone.
+pub(crate) fn next_asked(listener: BorrowedFd<'_>) -> io::Result<Asked> {
+    // SAFETY: a structure of numbers, for which all zeroes is a value, as the kernel asks for.
+    let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes the structure, which lives until the call returns.
+    let result = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Asked {
+        id: asked.id,
+        caller: Pid::from_raw(asked.pid.cast_signed()),
+        call: libc::c_long::from(asked.data.nr),
+        arguments: asked.data.args,
+    })
+}
+
+/// Whether the call still waits, and so its caller is who it was.
+pub(crate) fn still_asked(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the kernel reads one number, which lives until the call returns.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
+}
+
+/// Answers a call: done, or the error it fails with. A caller that is gone needs no answer.
+pub(crate) fn answer_asked(listener: BorrowedFd<'_>, id: u64, answer: Result<(), i32>) {
+    respond(listener, libc::seccomp_notif_resp { id, val: 0, error: answer.err().map_or(0, |errno| -errno), flags: 0 });
+}
+
+fn respond(listener: BorrowedFd<'_>, response: libc::seccomp_notif_resp) {
+    // SAFETY: the kernel reads the structure, which lives until the call returns.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response) };
 }
 
 /// Has the runtime watch a socket.

@@ -69,7 +69,6 @@ pub struct AttemptView {
     /// Things it was kept from: by its network's list for certain, else as far as its output tells, inferred.
     pub hints: Vec<String>,
     /// Layers of isolation that its box did without, as was allowed.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub degraded: BTreeSet<Layer>,
 }
 
@@ -434,7 +433,8 @@ mod tests {
               ],
               "hints": [
                 "it seems to have wanted the network"
-              ]
+              ],
+              "degraded": []
             }
           ]
         }

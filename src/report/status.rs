@@ -508,10 +508,8 @@ pub struct StatusData {
     /// The commit the target was set to.
     pub landed: Option<CommitId>,
     /// Layers of isolation that some box of it did without, as was allowed.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub degraded: BTreeSet<Layer>,
     /// Whether a process that a command left may have got away, for nothing ended all of them at once.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leaky_possible: bool,
 }
 

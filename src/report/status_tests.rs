@@ -191,7 +191,9 @@ fn json() {
       ],
       "verifier": null,
       "blocks": null,
-      "landed": null
+      "landed": null,
+      "degraded": [],
+      "leakyPossible": false
     }
     "#);
 }

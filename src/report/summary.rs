@@ -49,10 +49,8 @@ pub struct SummaryData {
     /// What to do next.
     pub next_steps: Vec<NextStep>,
     /// Layers of isolation that some box of it did without, as was allowed.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub degraded: BTreeSet<Layer>,
     /// Whether a process that a command left may have got away, for nothing ended all of them at once.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leaky_possible: bool,
 }
 
@@ -322,7 +320,7 @@ mod tests {
         let data = SummaryData::of(&samples::complete(), &samples::facts(200, false));
         let value = serde_json::to_value(&data).unwrap();
         let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
-        insta::assert_snapshot!(format!("{keys:?}"), @r#"["agents", "blocks", "candidate", "cards", "complete", "exitCode", "landed", "nextSteps", "run", "state", "target", "verifier"]"#);
+        insta::assert_snapshot!(format!("{keys:?}"), @r#"["agents", "blocks", "candidate", "cards", "complete", "degraded", "exitCode", "landed", "leakyPossible", "nextSteps", "run", "state", "target", "verifier"]"#);
         insta::assert_snapshot!(value["nextSteps"], @r#"[{"command":"git diff main...sandbox/login-3/integration","title":"read the result"},{"command":"sandbox land login-3","title":"put it on the target"}]"#);
     }
 }

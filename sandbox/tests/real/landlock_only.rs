@@ -124,6 +124,7 @@ async fn the_plan_says_what_it_is() {
         "landlock-reads",
         "landlock-network",
         "socket-filter",
+        "bound-metadata",
     ];
     assert_eq!(layers, expected);
     assert_eq!(plan.home(), bench.root.join("home"));
@@ -144,7 +145,7 @@ async fn the_plan_says_what_it_is() {
 async fn work_is_done_as_usual() {
     let bench = Bench::new().await;
     let text = "set -e; echo one > a; cp -p a b; mv b c; chmod +x c; ln c d; ln -s c e; mkdir -p x/y; mv c x/y/c; touch -d @0 a; \
-        tar cf t.tar x; rm -r x; tar xf t.tar; install -m 755 a bin; sed -i s/one/two/ a; cat a; mktemp -p $TMPDIR >/dev/null; \
+        tar cf t.tar x; rm -r x; tar xf t.tar; install -m 755 a bin; sed -i s/one/two/ a; cat a; git init -q g; git -C g config user.name x; git -C g config user.email x@y; git -C g add -A; git -C g commit -q --allow-empty -m x; git -C g gc -q; mktemp -p $TMPDIR >/dev/null; \
         echo hi > $HOME/note; mv $HOME/note .; cat note; printf 'x' > /dev/null; head -c 4 /dev/urandom > r; \
         sort a | cat; [ -x x/y/c ]; /run/helper threads 2>&1 | grep -q 'not permitted'; echo done";
     let plan = plan(&bench, &policy(&bench));
@@ -168,7 +169,7 @@ async fn nothing_is_written_elsewhere() {
         "rm -f ROOT/sibling/secret && [ ! -e ROOT/sibling/secret ]",
         "mv ROOT/shared/file ROOT/work/",
         "ln ROOT/shared/file ROOT/work/hard",
-        "ln -s ../shared/file ROOT/work/soft && echo x > ROOT/work/soft",
+        "ln -s ../sha''red/file ROOT/work/soft && echo x > ROOT/work/soft",
         "cd ROOT/work && cd .. && echo x > up",
         "mkfifo ROOT/shared/pipe",
         "echo x > /dev/shm/sandbox-$$ && rm /dev/shm/sandbox-$$",
@@ -328,7 +329,7 @@ async fn no_socket_leads_out() {
         let half = plan.clone().without_guard(|guard| match guard {
             Guard::Sockets { .. } => dropped == "filter",
             Guard::Cage { .. } => dropped == "rules",
-            Guard::Landlock { .. } | Guard::Seccomp { .. } => false,
+            Guard::Landlock { .. } | Guard::Metadata { .. } | Guard::Seccomp { .. } => false,
         });
         let ran = bench.sh_by(&half, &script(&format!("/run/helper tcp {tcp_address}"))).await;
         assert!(ran.out.contains("failed"), "without {dropped}: {}", ran.out);
@@ -338,22 +339,91 @@ async fn no_socket_leads_out() {
 }
 
 #[tokio::test]
-async fn metadata_is_not_what_this_form_protects() {
+async fn metadata_of_other_files_stays_as_it_is() {
     let bench = Bench::new().await;
     let file = bench.root.join("shared/file");
-    let mode = || file.metadata().unwrap().mode() & 0o7777;
+    let facts = || {
+        let facts = file.metadata().unwrap();
+        (facts.mode() & 0o7777, facts.mtime(), facts.mtime_nsec(), facts.ctime(), facts.ctime_nsec())
+    };
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    // Documented: modes and times of one's own files are open to everybody who runs as their owner.
-    assert!(sh(&bench, &policy(&bench), &format!("chmod 640 {0} && touch -h -d @0 {0}", file.display())).await.ok());
-    assert_eq!((mode(), file.metadata().unwrap().mtime()), (0o640, 0));
-    // But no program can be made to run as its owner, and no attribute set.
-    assert!(plainly(&["set-id", file.to_str().unwrap()]).starts_with("ok"));
-    assert_eq!(mode(), 0o4755);
+    let shared = file.parent().unwrap().display().to_string();
+    let attacks = [
+        "chmod 640 SHARED/file",
+        "chmod u+s SHARED/file",
+        "cd SHARED && chmod 640 file",
+        "cd SHARED && chmod 640 ./../sha''red/file",
+        "ln -sf SHARED/file l && chmod 640 l",
+        "ln -sfn SHARED d && chmod 640 d/file",
+        "chmod 640 ../sha''red/file",
+        "touch -c -d @0 SHARED/file",
+        "ln -sf SHARED/file l && touch -c -h -d @0 SHARED/file",
+        "touch -c SHARED/file",
+        "chgrp $(id -g) SHARED/file",
+        "chown $(id -u) SHARED/file",
+        "perl -e 'exit !chmod(0640, \"SHARED/file\")'",
+        "perl -e 'exit !utime(1, 1, \"SHARED/file\")'",
+        "chmod 750 SHARED",
+        "perl -e 'open(F, \"<\", \"READABLE\") or die; exit !chmod(0640, *F)'",
+        "perl -e 'open(F, \"<\", \"READABLE\") or die; exit !utime(1, 1, *F)'",
+        "perl -e 'open(F, \"<\", \"READABLE\") or die; exit !chown(-1, -1, *F)'",
+        "/run/helper set-id SHARED/file",
+    ];
+    if nix::unistd::geteuid().is_root() {
+        // Devices can be written, and are root's: their modes are not to be touched.
+        let mode = || std::fs::metadata("/dev/null").unwrap().mode();
+        let before = mode();
+        assert!(!sh(&bench, &policy(&bench), "chmod 644 /dev/null").await.ok());
+        assert_eq!(mode(), before);
+    }
+    // That it may read a file gives it no hold on it either.
+    let readable = bench.root.join("readable");
+    std::fs::create_dir(&readable).unwrap();
+    std::fs::hard_link(&file, readable.join("file")).unwrap();
+    let open_file = readable.join("file").display().to_string();
+    let attacks = attacks.map(|attack| attack.replace("SHARED", &shared).replace("READABLE", &open_file));
+    let plan = plan(&bench, &policy(&bench).expose(Expose::read_only(&readable)));
+    let before = facts();
+    for attack in &attacks {
+        let ran = bench.sh_by(&plan, &script(attack)).await;
+        assert!(!ran.ok(), "{attack}: {ran:?}");
+        assert_eq!(facts(), before, "{attack}");
+    }
+    for attack in attacks.map(|attack| script(&attack)) {
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.current_dir(bench.root.join("work")).args(["-c", &attack]).stdout(Std::null());
+        assert!(shell.status().unwrap().success(), "the attack works without a box: {attack}");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    // Without the guard that has init do it, all but the set-user-id bits are open.
+    let open = plan.clone().without_guard(|guard| matches!(guard, Guard::Metadata { .. }));
+    assert!(bench.sh_by(&open, &format!("chmod 640 {shared}/file")).await.ok());
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let ran =
-        sh(&bench, &policy(&bench), &format!("/run/helper set-id {0}; chmod 2755 {0}; chmod u+s {0}", file.display()))
-            .await;
-    assert_eq!((mode(), ran.ok()), (0o600, false), "{ran:?}");
+    assert!(!bench.sh_by(&open, &format!("chmod u+s {shared}/file")).await.ok());
+}
+
+#[tokio::test]
+async fn metadata_of_own_files_changes_as_usual() {
+    let bench = Bench::new().await;
+    let text = "set -e; mkdir d; echo x > d/f; chmod 750 d/f; chmod u+x,g-r d; cd d; chmod 741 f; chmod 740 $PWD/f; chmod 700 ../d/./f; \
+        touch -d @5 f; ln -s f l; touch -h -d @7 l; chmod 711 l; chown $(id -u) f; chgrp -h $(id -g) l; cd ..; chmod -R a+r d; \
+        stat -c '%a %Y' d/f d/l; echo y > 'a b\\c'; chmod 600 'a b\\c'; cp -a d e; stat -c '%a %Y' e/f; tar cf t d; mkdir o; tar xpf t -C o; \
+        stat -c '%a %Y' o/d/f; exec 3<d/f; touch -d @9 /dev/fd/3 2>/dev/null || true; perl -e 'chmod(0604, \"d/f\") or die; utime(3, 3, \"d/f\") or die'; \
+        stat -c '%a %Y' d/f; ! chmod 600 none 2>/dev/null; ! chmod 600 d/f/none 2>/dev/null; chmod 700 $HOME $TMPDIR; \
+        (for n in 1 2 3 4; do (for m in $(seq 50); do chmod 60$n d/f; done) & done; wait); umask 077; mkdir -m 755 m; stat -c %a m; echo done";
+    let plan = plan(&bench, &policy(&bench));
+    let sandbox = start(&plan, &bench).await;
+    let command = shell(text).env("HOME", plan.home()).env("TMPDIR", plan.tmp());
+    let ran = run(&sandbox, command).await;
+    let expected = "755 5\n777 7\n755 5\n755 5\n604 3\n755\ndone\n";
+    assert_eq!((ran.out.as_str(), ran.ok()), (expected, true), "{ran:?}");
+    // A second command of the same box, and one that runs beside another.
+    assert!(run(&sandbox, shell("chmod 600 d/f && setsid chmod 644 d/f")).await.ok());
+    let mut long = soon(sandbox.spawn(shell("read go; chmod 640 d/f").stdin(Stdio::Piped))).await.unwrap();
+    assert!(run(&sandbox, shell("chmod 600 d/f").aside()).await.ok());
+    drop(long.stdin.take());
+    assert_eq!(soon(long.wait()).await.unwrap().status, Status::Exited(0));
+    soon(sandbox.shutdown()).await.unwrap();
 }
 
 #[tokio::test]
