@@ -34,7 +34,7 @@ const SLICE: Duration = Duration::from_millis(5);
 const AGAIN: u32 = 50;
 /// But not sooner, and not later, than this.
 const SOONEST: Duration = Duration::from_secs(1);
-const LATEST: Duration = Duration::from_secs(60);
+const LATEST: Duration = Duration::from_mins(1);
 /// Folders that take no longer than this are always walked when a command has ended.
 const QUICK: Duration = Duration::from_millis(250);
 /// How long the last walk, when a command has ended, may take.
