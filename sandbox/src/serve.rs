@@ -71,7 +71,7 @@ pub(crate) fn serve(
     let ended = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let watchdog = Watchdog::new(enforcement, family, bounds);
     let (running, asking) = (HashMap::new(), Vec::new());
-    let mut init = Init { enforcement, guards, family, bounds, control, running, watchdog, asking };
+    let mut init = Init { enforcement, guards, family, control, running, bounds, watchdog, asking };
     loop {
         let mut fds =
             vec![PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];

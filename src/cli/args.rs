@@ -81,7 +81,6 @@ pub struct Globals {
 
 /// What to do.
 #[derive(Debug, Clone, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, for the whole life of the program")]
 pub enum Verb {
     /// Run a plan: agents side by side, then merge and verify
     #[command(after_help = "\
