@@ -168,7 +168,11 @@ impl<'a> Attempt<'a> {
         }
         let policy = match working_box(&capturer.environment, &capturer.surroundings, &workspace.place, &task.sandbox) {
             Ok(policy) => policy,
-            Err(error @ crate::workspace::Error::Expose { .. }) => return refused(error.to_string()),
+            Err(
+                error @ (crate::workspace::Error::Expose { .. }
+                | crate::workspace::Error::Hide { .. }
+                | crate::workspace::Error::NestedAsRoot),
+            ) => return refused(error.to_string()),
             Err(error) => return Err(error.into()),
         };
         let enforcement = match Enforcement::plan(&policy, &capturer.host) {

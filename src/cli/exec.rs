@@ -16,6 +16,9 @@ pub(super) fn exec(args: &ExecArgs, settings: &Settings, printer: &mut Printer) 
     single.sandbox.network = args.network.clone();
     single.sandbox.env.clone_from(&args.env);
     single.sandbox.expose.clone_from(&args.expose);
+    single.sandbox.expose_rw.clone_from(&args.expose_rw);
+    single.sandbox.hide.clone_from(&args.hide);
+    single.sandbox.nested = args.nested;
     if let Some(time) = args.time {
         single.sandbox.limits.time = time;
         single.sandbox.limits.idle = single.sandbox.limits.idle.min(time);

@@ -148,7 +148,10 @@ fn plan_name<'t>(reader: &mut Reader<'t>, label: &str, run: &Section<'_, 't>) ->
 struct SandboxKeys {
     network: Option<Network>,
     expose: Option<Vec<String>>,
+    expose_rw: Option<Vec<String>>,
+    hide: Option<Vec<String>>,
     env: Option<Vec<String>>,
+    nested: Option<bool>,
     time: Option<SignedDuration>,
     idle: Option<SignedDuration>,
     output: Option<u64>,
@@ -160,6 +163,9 @@ impl SandboxKeys {
         Self {
             network: reader.take(section, "network", value::network),
             expose: reader.take_texts(section, "expose", value::expose).map(plain),
+            expose_rw: reader.take_texts(section, "expose_rw", value::expose).map(plain),
+            hide: reader.take_texts(section, "hide", value::hide).map(plain),
+            nested: reader.take(section, "nested", value::yes_or_no),
             env: reader.take_texts(section, "env", value::variable).map(plain),
             time: reader.take(&limits, "time", value::duration),
             idle: reader.take(&limits, "idle", value::duration),
@@ -172,6 +178,9 @@ impl SandboxKeys {
         SandboxSettings {
             network: self.network.unwrap_or_else(|| defaults.network.clone()),
             expose: self.expose.unwrap_or_else(|| defaults.expose.clone()),
+            expose_rw: self.expose_rw.unwrap_or_else(|| defaults.expose_rw.clone()),
+            hide: self.hide.unwrap_or_else(|| defaults.hide.clone()),
+            nested: self.nested.unwrap_or(defaults.nested),
             env: self.env.unwrap_or_else(|| defaults.env.clone()),
             limits: Limits {
                 time: self.time.unwrap_or(defaults.limits.time),
@@ -184,8 +193,8 @@ impl SandboxKeys {
     }
 }
 
-/// The box of a verifier: what the plan's `[sandbox]` shows and bounds, but network and variables only as given here, and
-/// the verifier's own time.
+/// The box of a verifier: what the plan's `[sandbox]` shows, hides and bounds, but nothing of outside is writable, network
+/// and variables are only as given here, and the time is the verifier's own.
 pub fn verifier_sandbox(
     defaults: &SandboxSettings,
     network: Network,

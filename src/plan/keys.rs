@@ -26,6 +26,7 @@ const fn later(path: &'static str, kind: &'static str, meaning: &'static str) ->
 
 const NETWORK: &str = "`\"none\"` or `\"host\"`";
 const COMMAND: &str = "command";
+const BOOL: &str = "`true` or `false`";
 
 const KEYS: &[Key] = &[
     key("run.name", "name", "the file's name", "what the runs of this plan are counted under"),
@@ -40,7 +41,15 @@ const KEYS: &[Key] = &[
     key("run.timeout", "duration", "none", "how long the whole run may take"),
     key("sandbox.network", NETWORK, "`\"none\"`", "what network an agent has"),
     key("sandbox.expose", "list of paths", "`[]`", "paths from outside to show read-only"),
+    key("sandbox.expose_rw", "list of paths", "`[]`", "paths from outside to show writable"),
+    key("sandbox.hide", "list of paths", "`[]`", "folders of the host to hide"),
     key("sandbox.env", "list of names", "`[]`", "environment variables to pass in"),
+    key(
+        "sandbox.nested",
+        BOOL,
+        "`false`",
+        "whether programs inside may make namespaces, as for a sandbox of their own",
+    ),
     key("sandbox.limits.time", "duration", "`\"30m\"`", "the longest an attempt may take"),
     key("sandbox.limits.idle", "duration", "`\"10m\"`", "the longest an attempt may be silent"),
     key("sandbox.limits.output", "size", "`\"64MiB\"`", "the most output of an attempt"),
@@ -70,7 +79,10 @@ const KEYS: &[Key] = &[
     later("agents.*.workdir", "path", "the folder the agent starts in"),
     key("agents.*.sandbox.network", NETWORK, "`sandbox.network`", "this agent's network"),
     key("agents.*.sandbox.expose", "list of paths", "`sandbox.expose`", "this agent's paths from outside"),
+    key("agents.*.sandbox.expose_rw", "list of paths", "`sandbox.expose_rw`", "this agent's paths to write outside"),
+    key("agents.*.sandbox.hide", "list of paths", "`sandbox.hide`", "the folders this agent does not see"),
     key("agents.*.sandbox.env", "list of names", "`sandbox.env`", "this agent's environment variables"),
+    key("agents.*.sandbox.nested", BOOL, "`sandbox.nested`", "whether this agent may make namespaces"),
     key("agents.*.sandbox.limits.time", "duration", "`sandbox.limits.time`", "the longest an attempt of it may take"),
     key("agents.*.sandbox.limits.idle", "duration", "`sandbox.limits.idle`", "the longest it may be silent"),
     key("agents.*.sandbox.limits.output", "size", "`sandbox.limits.output`", "the most output of an attempt of it"),

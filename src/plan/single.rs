@@ -104,8 +104,11 @@ impl Single {
             for variable in &sandbox.env {
                 check("the environment", value::variable(variable));
             }
-            for path in &sandbox.expose {
+            for path in sandbox.expose.iter().chain(&sandbox.expose_rw) {
                 check("what is exposed", value::expose(path));
+            }
+            for path in &sandbox.hide {
+                check("what is hidden", value::hide(path));
             }
         }
         for path in &self.workspace.seed {

@@ -57,6 +57,8 @@ impl Environment {
         part("search path", &path_bytes(&search));
         part("network", &[text(network_name(&settings.sandbox.network))]);
         part("exposed paths", &bytes_of(&settings.sandbox.expose));
+        part("hidden folders", &bytes_of(&settings.sandbox.hide));
+        part("nested namespaces", &[text(if settings.sandbox.nested { "allowed" } else { "denied" })]);
         part("exposed tools", &path_bytes(&tools));
         let limits = [settings.timeout.to_string(), settings.sandbox.limits.output.to_string()];
         part("limits", &bytes_of(&limits));
@@ -262,6 +264,8 @@ mod tests {
         differs("network", &host, &changed(|it| it.sandbox.network = Network::Host));
         differs("exposed paths", &host, &changed(|it| it.sandbox.expose.push("/opt/b".to_owned())));
         differs("exposed paths", &host, &changed(|it| it.sandbox.expose[0] = "/opt/b".to_owned()));
+        differs("hidden folders", &host, &changed(|it| it.sandbox.hide.push("/opt/h".to_owned())));
+        differs("nested namespaces", &host, &changed(|it| it.sandbox.nested = true));
         differs("limits", &host, &changed(|it| it.timeout = SignedDuration::from_mins(2)));
         differs("limits", &host, &changed(|it| it.sandbox.limits.output = 1));
         differs("tool", &host, &changed(|it| it.command[0] = "nobody".to_owned()));

@@ -13,6 +13,7 @@ mod check;
 mod create;
 mod environment;
 mod error;
+mod outside;
 mod private;
 mod remove;
 mod seed;

@@ -21,8 +21,8 @@ use crate::bench::{Bench, run_id};
 use crate::world::{World, is_root, lines};
 
 /// A home with secrets, a repository with dirt, a second checkout, sockets, a process, a descriptor left open.
-struct Target {
-    world: Option<World>,
+pub(crate) struct Target {
+    pub(crate) world: Option<World>,
     tcp: TcpListener,
     udp: UdpSocket,
     _sockets: [UnixListener; 2],
@@ -43,7 +43,7 @@ const FILES: [(&str, &str); 9] = [
 ];
 
 impl Target {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut world = World::new();
         let base = world.home().parent().unwrap().to_owned();
         for (path, content) in FILES {
@@ -87,7 +87,7 @@ impl Target {
     }
 
     /// What an attack could change: every file of the world with its mode, owner, time and content.
-    fn picture(base: &Path) -> BTreeMap<PathBuf, String> {
+    pub(crate) fn picture(base: &Path) -> BTreeMap<PathBuf, String> {
         fn walk(folder: &Path, found: &mut BTreeMap<PathBuf, String>) {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
@@ -113,7 +113,7 @@ impl Target {
         found
     }
 
-    fn has_been_reached(&self) -> bool {
+    pub(crate) fn has_been_reached(&self) -> bool {
         self.udp.recv(&mut [0; 16]).is_ok()
     }
 }
@@ -126,7 +126,7 @@ impl Drop for Target {
 }
 
 /// Attacks, each a script that ends with 0 if it worked.
-const ATTACKS: [(&str, &str); 41] = [
+pub(crate) const ATTACKS: [(&str, &str); 41] = [
     ("write the checkout", "echo x > $REPO/README.md"),
     ("add to the checkout", "echo x > $REPO/new"),
     ("remove from the checkout", "rm $REPO/docs/x.txt"),
@@ -185,6 +185,15 @@ const ATTACKS: [(&str, &str); 41] = [
     ("see the host's temporary files", "ls -d /tmp/sandbox-test-* | grep -q . && ls $TOOLS/../home/.bashrc"),
 ];
 
+/// What the attacks need to know, by name. What they must not know is in the same environment.
+pub(crate) const PASSED: [&str; 9] = ["REPO", "SECOND", "TOOLS", "TCP", "UDP", "ABSTRACT", "SOCK", "VICTIM", "OPEN"];
+
+/// A script that makes the attacks and prints a line for each that worked.
+pub(crate) fn telling(attacks: &[(&str, &str)]) -> String {
+    let guarded = |(name, attack): &(&str, &str)| format!("( {attack} ) >/dev/null 2>&1 && echo \"worked: {name}\"");
+    attacks.iter().map(guarded).collect::<Vec<_>>().join("\n")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn attacks_that_work_outside_fail_inside() {
     // Without a box.
@@ -199,15 +208,13 @@ async fn attacks_that_work_outside_fail_inside() {
     assert!(first.has_been_reached());
     drop(first);
 
-    // In one. What the scripts need to know is passed by name; what they must not know is in the same environment.
+    // In one.
     let mut target = Target::new();
     let mut bench = Bench::new(target.world.take().unwrap()).await;
-    let passed = ["REPO", "SECOND", "TOOLS", "TCP", "UDP", "ABSTRACT", "SOCK", "VICTIM", "OPEN"];
-    bench.task().sandbox.env = passed.map(str::to_owned).to_vec();
+    bench.task().sandbox.env = PASSED.map(str::to_owned).to_vec();
     let base = bench.world.home().parent().unwrap().to_owned();
     let before = Target::picture(&base);
-    let guarded = |(name, attack): &(&str, &str)| format!("( {attack} ) >/dev/null 2>&1 && echo \"worked: {name}\"");
-    let scripts = ATTACKS.iter().map(guarded).collect::<Vec<_>>().join("\n");
+    let scripts = telling(&ATTACKS);
     let end = bench.attempt(&[&format!("tool\n{scripts}\nls /proc/self/fd | wc -l; pwd; true")]).await;
     bench.expect(&end, AttemptOutcome::Completed);
     let printed = bench.memory.printed();

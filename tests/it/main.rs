@@ -12,6 +12,8 @@ mod going;
 mod invariants;
 mod isolation;
 mod landing;
+mod nested;
+mod outside;
 mod private_git;
 mod retry;
 mod source_rules;
