@@ -94,7 +94,7 @@ Examples:
   sandbox exec --name docs --owns 'docs/**' -- ./write-docs
   sandbox exec --name fix --time 10m --network host --env API_KEY -- my-agent 'mend the login'
   sandbox exec --name fix --verify 'make test' --land -- my-agent 'mend the login'")]
-    Exec(ExecArgs),
+    Exec(Box<ExecArgs>),
     /// Show how a run stands, one row for each agent
     #[command(after_help = "\
 Examples:
