@@ -12,6 +12,7 @@ use super::status::{AgentCondition, AgentRow, outcome_tone};
 use super::table::{Cell, Table};
 use super::text;
 use crate::model::change::{DiffStat, NotCaptured, TurnRecord};
+use crate::model::event::Hint;
 use crate::model::run::{AgentState, AttemptState, RunState};
 use crate::model::{AgentName, AttemptOutcome, CommitId, ProcessEnd, RefName, RepoPath, TreeId, TurnId};
 
@@ -62,8 +63,8 @@ pub struct AttemptView {
     pub leftover_processes: Option<u32>,
     /// Its turns, oldest first.
     pub turns: Vec<TurnView>,
-    /// Things it was kept from, as far as its output tells. Inferred.
-    pub hints: Vec<String>,
+    /// What is worth knowing beside that, such as what it was kept from.
+    pub hints: Vec<Hint>,
 }
 
 /// One turn in a list.
@@ -192,7 +193,7 @@ impl AttemptView {
             out.push_str(&self.turns_table().render(look));
         }
         for hint in &self.hints {
-            out.extend(["  hint: ", &text::clean(hint), "\n"]);
+            out.extend(["  hint: ", &text::clean(&hint.text), "\n"]);
         }
         out
     }
@@ -336,7 +337,7 @@ mod tests {
           TURN  CHANGED  SNAPSHOT    ENDED          MARKS  LABEL
           1.1   2        dddddddddd  exit status 0  -      step 1
           1.2   0        dddddddddd  exit status 1  empty  step 2
-          hint: it seems to have wanted the network
+          hint: `example.com` seems not to be reached: the agent has no network; see `sandbox.network`
         ");
         insta::assert_snapshot!(serde_json::to_string_pretty(&data).unwrap(), @r#"
         {
@@ -418,7 +419,10 @@ mod tests {
                 }
               ],
               "hints": [
-                "it seems to have wanted the network"
+                {
+                  "text": "`example.com` seems not to be reached: the agent has no network; see `sandbox.network`",
+                  "inferred": true
+                }
               ]
             }
           ]

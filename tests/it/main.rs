@@ -6,6 +6,7 @@ mod bad_input;
 mod bench;
 mod capture;
 mod crash;
+mod denials;
 mod docs;
 mod flow;
 mod going;
