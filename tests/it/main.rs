@@ -11,6 +11,7 @@ mod denials;
 mod docs;
 mod flow;
 mod going;
+mod hostile;
 mod invariants;
 mod isolation;
 mod landing;
