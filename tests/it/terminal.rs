@@ -43,7 +43,7 @@ fn acts(said: &[u8]) -> Option<String> {
         return Some(text[at..].chars().take(40).collect());
     }
     // What is left of sequences is the program's own: colours, and taking its own block back.
-    for part in text.split("\u{1b}").skip(1) {
+    for part in text.split('\u{1b}').skip(1) {
         let end = part.find(|c: char| c.is_ascii_alphabetic());
         let own = part.starts_with('[') && end.is_some_and(|end| matches!(&part[end..=end], "m" | "A" | "J" | "K"));
         let hostile = part.starts_with("[2J") || part.starts_with("[?");
@@ -55,12 +55,13 @@ fn acts(said: &[u8]) -> Option<String> {
 }
 
 fn hostile_plan(world: &World) -> String {
-    let prints: String = SEQUENCES.iter().map(|(_, sequence)| format!("printf '{sequence}\\n'; ")).collect();
-    let names: String = SEQUENCES
+    let prints: Vec<String> = SEQUENCES.iter().map(|(_, sequence)| format!("printf '{sequence}\\n'; ")).collect();
+    let names: Vec<String> = SEQUENCES
         .iter()
         .map(|(_, sequence)| format!("printf x > \"$(printf 'f{}')\"; ", sequence.replace("http://", "")))
         .collect();
     let commit = r#"git add -A; git commit -qm "$(printf '\033]0;owned\007 subject')"; sandbox turn "$(printf '\033]0;owned\007 label')""#;
+    let (prints, names) = (prints.concat(), names.concat());
     let script = format!("{prints} set +e; {names} {commit}; printf 'no end \\033]0;owned'; exit 0");
     world.script("hostile", &script);
     "[agents.hostile]\nowns = ['f*']\nrun = ['hostile']\n[agents.other]\nowns = ['src/**']\nrun = ['sh', '-c', 'printf x > \"$(printf \"o\\033]0;owned\\007\")\"']\n[verify]\ncommand = ['sh', '-c', 'printf \"\\033]0;owned\\007\"; exit 1']\n".to_owned()
