@@ -132,6 +132,7 @@ mod step;
 mod sys;
 mod wire;
 
+pub use canary::seldom_calls;
 pub use command::{Child, Command, Exit, Stdio};
 pub use error::{BoxError, SpawnError, StartError};
 pub use guard::Guard;

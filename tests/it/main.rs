@@ -9,6 +9,7 @@ mod capture;
 mod crash;
 mod denials;
 mod docs;
+mod doctor;
 mod flow;
 mod going;
 mod hostile;
