@@ -2,6 +2,7 @@
 
 use crate::protection::Protection;
 use crate::sys;
+use nix::libc;
 use nix::sched::CloneFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -47,6 +48,15 @@ pub(crate) fn sing(expected: &[String]) -> i32 {
         return NOT_CUT_OFF;
     }
     STOPPED
+}
+
+/// Calls that a box denies and that anybody may make outside of one, with whether they are denied to this process. They
+/// are made with arguments that mean nothing, so that they do nothing wherever they are let through.
+///
+/// For a program that looks at a box from inside. A machine may deny some of them to everybody.
+pub fn seldom_calls() -> [(&'static str, bool); 3] {
+    let calls = [("ptrace", libc::SYS_ptrace), ("io_uring", libc::SYS_io_uring_setup), ("keyctl", libc::SYS_keyctl)];
+    calls.map(|(name, call)| (name, sys::answer_to(call, 9999) == libc::EPERM))
 }
 
 /// Becomes the canary and never returns.

@@ -183,6 +183,7 @@ mod wire;
 
 pub use bounds::{Means, Watch};
 pub use cgroup::ControlGroups;
+pub use canary::seldom_calls;
 pub use command::{Child, Command, Exit, Stdio};
 pub use error::{BoxError, SpawnError, StartError};
 pub use form::Form;

@@ -74,7 +74,9 @@ impl Enforcement {
         if policy.nesting == Nesting::Denied {
             steps.push(Step::ForbidNesting);
         }
-        steps.push(Step::ProtectProcesses);
+        if !may_have_fresh_processes(policy, host) {
+            steps.push(Step::ProtectProcesses);
+        }
         steps.extend(mounts(policy, &placed, size));
         steps.push(Step::Pivot);
         steps.push(Step::Hostname { name: policy.hostname.clone() });
@@ -250,6 +252,14 @@ impl fmt::Display for Enforcement {
 /// The id inside a box of a user or group `outer` outside, where that is the one that runs the box.
 pub fn id_inside(outer: u32) -> u32 {
     if outer == 0 { STAND_IN } else { outer }
+}
+
+/// Whether a sandbox inside may have a `/proc` of its own: the kernel gives one only while no part of the box's is covered.
+///
+/// An ordinary user's box can do without the covers, for what they protect belongs to root, who does not exist inside. A
+/// box of root's cannot: its user owns the kernel's settings.
+fn may_have_fresh_processes(policy: &Policy, host: &Host) -> bool {
+    policy.nesting == Nesting::Allowed && host.uid != 0
 }
 
 fn outer(host: &Host, network: bool) -> Vec<Step> {

@@ -86,6 +86,18 @@ watch the machine's memory and disk
 }
 
 #[test]
+fn a_fresh_proc_is_to_be_had_inside_by_an_ordinary_user_alone() {
+    for (policy, host, covered) in [
+        (agent(), &ROOT, true),
+        (agent(), &USER, true),
+        (agent().nesting(Nesting::Allowed), &ROOT, true),
+        (agent().nesting(Nesting::Allowed), &USER, false),
+    ] {
+        assert_eq!(text(&policy, host).contains("proc parts read-only"), covered, "{:?} {}", policy.nesting, host.uid);
+    }
+}
+
+#[test]
 fn what_a_policy_adds() {
     let policy = agent()
         .network(Network::Host)

@@ -37,7 +37,10 @@ pub enum Nesting {
     /// They may not: the user-namespace limit of the box is zero, and the filter of system calls denies it too.
     Denied,
     /// They may, for agents that bring a sandbox. What is mounted stays locked, yet more of the kernel is in reach: the
-    /// filter lets namespaces and mounts be made, and Landlock's rules about files, which forbid mounts, are left out.
+    /// filter lets namespaces and mounts be made, and Landlock's rules about files, which forbid mounts, are left out. An
+    /// ordinary user's box leaves the kernel's part of `/proc` uncovered, so that a fresh one can be mounted inside; its
+    /// files belong to root, who does not exist there. In a box of root's they stay covered, and a fresh one is refused by
+    /// the kernel.
     Allowed,
 }
 

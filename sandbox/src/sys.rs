@@ -103,6 +103,14 @@ pub(crate) fn has_seccomp() -> bool {
     })
 }
 
+/// What the kernel answers to a call whose arguments mean nothing to it: 0, or the number of the error.
+pub(crate) fn answer_to(call: libc::c_long, argument: libc::c_long) -> i32 {
+    // SAFETY: no pointer among the arguments but null ones, which the kernel refuses to read; none of the calls that are
+    // asked with this does anything for such arguments.
+    let answer = unsafe { libc::syscall(call, argument, 0_usize, 0_usize, 0_usize) };
+    if answer >= 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(0) }
+}
+
 /// The version of Landlock that the kernel offers, if any.
 pub(crate) fn landlock_version() -> Option<u8> {
     /// Asks for the version instead of making rules.

@@ -17,6 +17,7 @@ use sandbox::{BoxError, Command as BoxCommand, Enforcement, Sandbox, SpawnError,
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::denials::{Denials, Reach};
 use super::error::Error;
 use super::network::{self, Gateway};
 use super::output::{Allowance, OutputLog};
@@ -26,9 +27,9 @@ use super::turn_socket::{TurnRequest, TurnSocket};
 use crate::change::bundle::Ledger;
 use crate::change::{self, Captured, Capturer, Snapshot};
 use crate::model::change::Actor;
-use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Subject, TurnStarted};
+use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Hint, Subject, TurnStarted};
 use crate::model::plan::{AgentTask, Argv};
-use crate::model::{AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
+use crate::model::{AgentName, AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::{Record, RunDir};
 use crate::workspace::{Workspace, box_variables, seen, working_box};
@@ -115,7 +116,7 @@ pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
             let stop = attempt.work(&boxed, socket.as_mut()).await;
             let closed = boxed.shutdown().await;
             if let Some(gateway) = gateway {
-                attempt.hints.extend(gateway.close().await);
+                attempt.hints.extend(gateway.close().await.into_iter().map(Hint::from));
             }
             stop.and_then(|stop| closed_well(stop, closed))
         }
@@ -157,7 +158,8 @@ struct Attempt<'a> {
     progress: Progress,
     leftovers: u32,
     last_end: Option<ProcessEnd>,
-    hints: Vec<String>,
+    hints: Vec<Hint>,
+    denials: Option<Denials>,
     started: bool,
 }
 
@@ -195,6 +197,7 @@ impl<'a> Attempt<'a> {
             leftovers: 0,
             last_end: None,
             hints: Vec::new(),
+            denials: None,
             started: false,
         }
     }
@@ -207,9 +210,16 @@ impl<'a> Attempt<'a> {
         }
         let policy = match working_box(&capturer.environment, &capturer.surroundings, &workspace.place, &task.sandbox) {
             Ok(policy) => policy,
-            Err(error @ crate::workspace::Error::Expose { .. }) => return refused(error.to_string()),
+            Err(
+                error @ (crate::workspace::Error::Expose { .. }
+                | crate::workspace::Error::Hide { .. }
+                | crate::workspace::Error::NestedAsRoot),
+            ) => return refused(error.to_string()),
             Err(error) => return Err(error.into()),
         };
+        let mut programs = capturer.environment.search_path();
+        programs.extend(capturer.environment.tool_folders());
+        self.denials = Some(Denials::new(Reach::new(&policy, programs)));
         let enforcement = match capturer.enforcement(policy) {
             Ok(enforcement) => enforcement,
             Err(refusal) => return refused(refusal.to_string()),
@@ -318,7 +328,7 @@ impl<'a> Attempt<'a> {
             other => return other,
         };
         let (captured, left_out) = self.scribe.capture_files(turn, "start", &refused, &mut self.progress).await?;
-        self.hints.push(format!("commits of an attempt before are not kept: {refused}"));
+        self.hints.push(format!("commits of an attempt before are not kept: {refused}").into());
         self.progress.disowned = left_out;
         Ok(captured)
     }
@@ -403,7 +413,7 @@ impl<'a> Attempt<'a> {
     /// What a capture had to leave out is told with the attempt: nobody looks for it in the record of a turn.
     fn note_lost(&mut self, turn: TurnId, captured: &Captured) {
         if let Some(lost) = captured.kept_nowhere() {
-            self.hints.push(format!("turn {turn} lacks files that could not be captured: {lost}"));
+            self.hints.push(format!("turn {turn} lacks files that could not be captured: {lost}").into());
         }
     }
 
@@ -424,8 +434,8 @@ impl<'a> Attempt<'a> {
             Err(stop) => return self.could_not_start(id(*turn), label, stop).await,
         };
         loop {
-            let (journal, agent) = (self.of.journal, &self.of.task.name);
-            let mut on_output = |chunk: &[u8]| journal.output(agent, chunk);
+            let (journal, agent, denials) = (self.of.journal, &self.of.task.name, &mut self.denials);
+            let mut on_output = |chunk: &[u8]| take_in(journal, agent, denials.as_mut(), chunk);
             let happening =
                 supervisor.next(boxed, &mut self.bounds, &mut log, &mut on_output, socket.as_deref_mut()).await?;
             match happening {
@@ -498,8 +508,8 @@ impl<'a> Attempt<'a> {
             Ok(supervisor) => supervisor,
             Err(stop) => return Ok(Err(stop)),
         };
-        let (journal, agent) = (self.of.journal, &self.of.task.name);
-        let mut on_output = |chunk: &[u8]| journal.output(agent, chunk);
+        let (journal, agent, denials) = (self.of.journal, &self.of.task.name, &mut self.denials);
+        let mut on_output = |chunk: &[u8]| take_in(journal, agent, denials.as_mut(), chunk);
         loop {
             let happening =
                 supervisor.next(boxed, &mut self.bounds, &mut log, &mut on_output, socket.as_deref_mut()).await?;
@@ -532,7 +542,7 @@ impl<'a> Attempt<'a> {
         let Assignment { task, run, capturer, attempt, before, .. } = self.of;
         let (passed, missing) = capturer.environment.passed(&task.sandbox.env);
         for name in missing {
-            let hint = format!("the variable {name} is named in the plan and not set");
+            let hint = Hint::from(format!("the variable {name} is named in the plan and not set"));
             if !self.hints.contains(&hint) {
                 self.hints.push(hint);
             }
@@ -577,6 +587,7 @@ impl<'a> Attempt<'a> {
 
     fn finish(mut self, stop: Option<Stop>, took: Duration) -> Result<AttemptEnd, Error> {
         let stop = self.judge(stop);
+        self.hints.extend(self.denials.take().into_iter().flat_map(Denials::end));
         let record = self.progress.record.as_ref();
         let changed = record.map_or(Ok(0), |_| self.changed_since_fork())?;
         let mergeable = self.started.then(|| self.progress.latest.clone());
@@ -617,6 +628,14 @@ impl<'a> Attempt<'a> {
             }
             None => Stop::new(AttemptOutcome::Completed, "every turn ended well"),
         }
+    }
+}
+
+/// What an agent printed goes to who follows it, and is read for what it was kept from.
+fn take_in(journal: &dyn Record, agent: &AgentName, denials: Option<&mut Denials>, chunk: &[u8]) {
+    journal.output(agent, chunk);
+    if let Some(denials) = denials {
+        denials.take_in(chunk);
     }
 }
 

@@ -302,6 +302,7 @@ impl Capturer {
             message: message.to_owned(),
             date: self.date,
             timeout: self.timeout.as_secs(),
+            largest: self.pack_size,
         }
     }
 

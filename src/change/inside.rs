@@ -17,6 +17,7 @@
 mod files;
 mod history;
 mod index;
+mod large;
 
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -69,6 +70,8 @@ pub struct Request {
     pub date: i64,
     /// How long each git process may take, in seconds.
     pub timeout: u64,
+    /// The largest file that is worth a try, in bytes: a larger one is in no pack.
+    pub largest: u64,
 }
 
 /// What came of it.

@@ -322,6 +322,15 @@ pub struct ExecArgs {
     /// A path outside the repository to show it, read-only; may be given several times
     #[arg(long, value_name = "PATH")]
     pub expose: Vec<String>,
+    /// A path outside the repository to show it, writable; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub expose_rw: Vec<String>,
+    /// A folder of the host to hide from it; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub hide: Vec<String>,
+    /// Let its programs make namespaces, for one that brings a sandbox of its own; not for root
+    #[arg(long)]
+    pub nested: bool,
     /// What judges the result: a command and its arguments, quoted as one, such as `'cargo test'`; no shell runs it
     #[arg(long, value_name = "COMMAND", value_parser = words)]
     pub verify: Option<Argv>,

@@ -35,7 +35,7 @@ fn every_verb_and_option_is_understood() {
     for (line, name) in [
         ("sandbox run plan.toml --land --jobs 3 --dry-run --json", "run"),
         (
-            "sandbox exec --name a --owns 'src/**' --owns docs/ --title T --time 30m --network host --env KEY --expose /opt -- sh -c 'a b'",
+            "sandbox exec --name a --owns 'src/**' --owns docs/ --title T --time 30m --network host --env KEY --expose /opt --expose-rw /srv/x --hide /srv/y --nested -- sh -c 'a b'",
             "exec",
         ),
         ("sandbox status login-3 --watch", "status"),

@@ -10,7 +10,9 @@ use super::canary;
 use super::error::{Error, ErrorKind};
 use super::exit::Exit;
 use super::printer::Printer;
+use super::rehearsal;
 use super::settings::Settings;
+use super::sockets;
 use crate::git::{self, Git, Head, Repository, Version, load_user_attributes};
 use crate::report::doctor::{Check, DoctorData, LayerCheck};
 use crate::report::{Envelope, text};
@@ -22,7 +24,7 @@ use crate::workspace::{HostEnvironment, Surroundings, require_fit};
 const SPACE_LOW: u64 = 1 << 30;
 
 pub(super) fn doctor(settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime
         .map_err(|error| Error::new(ErrorKind::Environment, "cannot start what watches a box").because(error))?;
     let mut checks = Vec::new();
@@ -30,7 +32,7 @@ pub(super) fn doctor(settings: &Settings, printer: &mut Printer) -> Result<Exit,
     let environment = HostEnvironment::of_this_process();
     let root = environment.as_ref().and_then(|environment| worktrees(environment, &mut checks));
     let (kernel, layers) = if let Some(environment) = &environment {
-        runtime.block_on(boxes(environment, &mut checks))
+        runtime.block_on(boxes(environment, git.as_ref(), &mut checks))
     } else {
         checks.push(Check::failed("home", "HOME does not name a folder", "set it to your home directory"));
         (None, Vec::new())
@@ -99,8 +101,12 @@ fn place_check(name: &'static str, path: &Path, fix: String) -> Check {
     }
 }
 
-/// A real box, and the canary in another.
-async fn boxes(environment: &HostEnvironment, checks: &mut Vec<Check>) -> (Option<String>, Vec<LayerCheck>) {
+/// A real box, the canary in another, and an agent that does real work.
+async fn boxes(
+    environment: &HostEnvironment,
+    git: Option<&Git>,
+    checks: &mut Vec<Check>,
+) -> (Option<String>, Vec<LayerCheck>) {
     let host = Host::probe(&Launcher::new(&environment.program)).await;
     let kernel = Some(host.kernel.to_string());
     checks.extend((!host.lacks().is_empty()).then(|| degraded(&host)));
@@ -108,13 +114,20 @@ async fn boxes(environment: &HostEnvironment, checks: &mut Vec<Check>) -> (Optio
         checks.push(Check::failed("sandbox", obstacle.cause(), obstacle.fix()));
         return (kernel, Vec::new());
     }
+    checks.extend(guards(&host));
+    if !host.seccomp {
+        return (kernel, Vec::new());
+    }
     match canary::probe(&host, &environment.home, &environment.program).await {
-        Ok(layers) => {
+        Ok(mut layers) => {
+            if let Some(git) = git {
+                layers.push(rehearsal::rehearse(git, &host, environment).await);
+            }
             checks.push(Check::ok(
                 "sandbox",
                 "an empty box starts and ends; user, mount, pid, ipc, uts, cgroup and network namespaces",
             ));
-            checks.extend(guards(&host));
+            checks.push(sockets::check(environment));
             (kernel, layers)
         }
         Err(why) => {

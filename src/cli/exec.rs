@@ -22,6 +22,9 @@ pub(super) fn exec(args: &ExecArgs, settings: &Settings, printer: &mut Printer) 
     single.sandbox.env.clone_from(&args.env);
     single.sandbox.expose.clone_from(&args.expose);
     single.sandbox.allow_degraded = args.degraded.layers();
+    single.sandbox.expose_rw.clone_from(&args.expose_rw);
+    single.sandbox.hide.clone_from(&args.hide);
+    single.sandbox.nested = args.nested;
     if let Some(time) = args.time {
         single.sandbox.limits.time = time;
         single.sandbox.limits.idle = single.sandbox.limits.idle.min(time);

@@ -83,10 +83,14 @@ impl From<workspace::Error> for Error {
         match error {
             Workspace::Git(error) => error.into(),
             Workspace::Store(error) => error.into(),
-            Workspace::Expose { .. } | Workspace::Seed { .. } => Self::of(error.fault(), error),
-            Workspace::Io { .. } | Workspace::Place { .. } | Workspace::Program { .. } | Workspace::Exposed { .. } => {
+            Workspace::Expose { .. } | Workspace::Hide { .. } | Workspace::Seed { .. } => {
                 Self::of(error.fault(), error)
             }
+            Workspace::NestedAsRoot
+            | Workspace::Io { .. }
+            | Workspace::Place { .. }
+            | Workspace::Program { .. }
+            | Workspace::Exposed { .. } => Self::of(error.fault(), error),
             Workspace::Tampered { .. } => Self::of(error.fault(), error)
                 .hint("its turns are kept: `sandbox inspect <agent>`; `sandbox retry <agent> --fresh` makes another"),
         }
@@ -219,6 +223,8 @@ mod tests {
             (not_found().into(), Exit::Usage),
             (workspace::Error::Store(damaged()).into(), Exit::Damaged),
             (workspace::Error::Expose { path: "~/x".to_owned(), why: "gone".to_owned() }.into(), Exit::Plan),
+            (workspace::Error::Hide { path: "~/x".to_owned(), why: "gone".to_owned() }.into(), Exit::Plan),
+            (workspace::Error::NestedAsRoot.into(), Exit::Unfit),
             (change::Error::Git(git::Error::NoCommit { branch }).into(), Exit::Unfit),
             (agent::Error::Change(change::Error::Store(not_found())).into(), Exit::Usage),
             (verify::Error::Store(damaged()).into(), Exit::Damaged),

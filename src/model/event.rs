@@ -394,9 +394,26 @@ pub struct AttemptFinished {
     pub changed_since_fork: u64,
     /// Paths that differ from the fork point and that the contract does not cover.
     pub outside_since_fork: Vec<RepoPath>,
-    /// Things the agent was kept from: by its network's list for certain, else as far as its output tells, inferred.
+    /// What is worth knowing beside that.
     #[serde(default)]
-    pub hints: Vec<String>,
+    pub hints: Vec<Hint>,
+}
+
+/// Something worth knowing of an attempt, in a line for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hint {
+    /// What.
+    pub text: String,
+    /// Whether it is only what the agent's own output makes likely.
+    pub inferred: bool,
+}
+
+impl From<String> for Hint {
+    /// What we know ourselves.
+    fn from(text: String) -> Self {
+        Self { text, inferred: false }
+    }
 }
 
 /// Data of `turn.started`.

@@ -154,8 +154,11 @@ fn plan_name<'t>(reader: &mut Reader<'t>, label: &str, run: &Section<'_, 't>) ->
 struct SandboxKeys {
     network: Option<Network>,
     expose: Option<Vec<String>>,
+    expose_rw: Option<Vec<String>>,
+    hide: Option<Vec<String>>,
     env: Option<Vec<String>>,
     allow_degraded: Option<Vec<Layer>>,
+    nested: Option<bool>,
     time: Option<SignedDuration>,
     idle: Option<SignedDuration>,
     output: Option<u64>,
@@ -172,6 +175,9 @@ impl SandboxKeys {
         Self {
             network: network::read(reader, section),
             expose: reader.take_texts(section, "expose", value::expose).map(plain),
+            expose_rw: reader.take_texts(section, "expose_rw", value::expose).map(plain),
+            hide: reader.take_texts(section, "hide", value::hide).map(plain),
+            nested: reader.take(section, "nested", value::yes_or_no),
             env: reader.take_texts(section, "env", value::variable).map(plain),
             allow_degraded: reader.take_list(section, "allow_degraded", "layers", value::layer).map(plain),
             time: reader.take(&limits, "time", value::duration),
@@ -192,6 +198,9 @@ impl SandboxKeys {
         SandboxSettings {
             network: self.network.unwrap_or_else(|| defaults.network.clone()),
             expose: self.expose.unwrap_or_else(|| defaults.expose.clone()),
+            expose_rw: self.expose_rw.unwrap_or_else(|| defaults.expose_rw.clone()),
+            hide: self.hide.unwrap_or_else(|| defaults.hide.clone()),
+            nested: self.nested.unwrap_or(defaults.nested),
             env: self.env.unwrap_or_else(|| defaults.env.clone()),
             allow_degraded: match self.allow_degraded {
                 Some(layers) => layers.into_iter().collect(),
@@ -212,8 +221,8 @@ impl SandboxKeys {
     }
 }
 
-/// The box of a verifier: what the plan's `[sandbox]` shows and bounds, but network and variables only as given here, and
-/// the verifier's own time.
+/// The box of a verifier: what the plan's `[sandbox]` shows, hides and bounds, but nothing of outside is writable, network
+/// and variables are only as given here, and the time is the verifier's own.
 pub fn verifier_sandbox(
     defaults: &SandboxSettings,
     network: Network,

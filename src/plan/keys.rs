@@ -27,6 +27,7 @@ const fn later(path: &'static str, kind: &'static str, meaning: &'static str) ->
 const NETWORK: &str = "`\"none\"`, `\"host\"` or a table";
 const LAYERS: &str = "list of `\"namespaces\"`, `\"seccomp\"`, `\"limits\"`";
 const COMMAND: &str = "command";
+const BOOL: &str = "`true` or `false`";
 
 const KEYS: &[Key] = &[
     key("run.name", "name", "the file's name", "what the runs of this plan are counted under"),
@@ -67,7 +68,15 @@ const KEYS: &[Key] = &[
         "a variable that inside holds the address to ask instead of the host's",
     ),
     key("sandbox.expose", "list of paths", "`[]`", "paths from outside to show read-only"),
+    key("sandbox.expose_rw", "list of paths", "`[]`", "paths from outside to show writable"),
+    key("sandbox.hide", "list of paths", "`[]`", "folders of the host to hide"),
     key("sandbox.env", "list of names", "`[]`", "environment variables to pass in"),
+    key(
+        "sandbox.nested",
+        BOOL,
+        "`false`",
+        "whether programs inside may make namespaces, as for a sandbox of their own",
+    ),
     key("sandbox.limits.time", "duration", "`\"30m\"`", "the longest an attempt may take"),
     key("sandbox.limits.idle", "duration", "`\"10m\"`", "the longest an attempt may be silent"),
     key("sandbox.limits.output", "size", "`\"64MiB\"`", "the most output of an attempt"),
@@ -104,7 +113,10 @@ const KEYS: &[Key] = &[
         "this agent's network, written like `sandbox.network`",
     ),
     key("agents.*.sandbox.expose", "list of paths", "`sandbox.expose`", "this agent's paths from outside"),
+    key("agents.*.sandbox.expose_rw", "list of paths", "`sandbox.expose_rw`", "this agent's paths to write outside"),
+    key("agents.*.sandbox.hide", "list of paths", "`sandbox.hide`", "the folders this agent does not see"),
     key("agents.*.sandbox.env", "list of names", "`sandbox.env`", "this agent's environment variables"),
+    key("agents.*.sandbox.nested", BOOL, "`sandbox.nested`", "whether this agent may make namespaces"),
     key("agents.*.sandbox.limits.time", "duration", "`sandbox.limits.time`", "the longest an attempt of it may take"),
     key("agents.*.sandbox.limits.idle", "duration", "`sandbox.limits.idle`", "the longest it may be silent"),
     key("agents.*.sandbox.limits.output", "size", "`sandbox.limits.output`", "the most output of an attempt of it"),

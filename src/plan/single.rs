@@ -113,8 +113,11 @@ impl Single {
                     check("the network", value::endpoint(endpoint));
                 }
             }
-            for path in &sandbox.expose {
+            for path in sandbox.expose.iter().chain(&sandbox.expose_rw) {
                 check("what is exposed", value::expose(path));
+            }
+            for path in &sandbox.hide {
+                check("what is hidden", value::hide(path));
             }
         }
         for path in &self.workspace.seed {

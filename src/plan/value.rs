@@ -84,6 +84,10 @@ pub(super) fn number(value: &Value<'_>, least: u32, most: u32) -> Result<u32, Wr
         .ok_or_else(|| Wrong::new(Code::BadValue, format!("must be a whole number from {least} to {most}")))
 }
 
+pub(super) fn yes_or_no(value: &Value<'_>) -> Result<bool, Wrong> {
+    value.get_ref().as_bool().ok_or_else(|| Wrong::kind("`true` or `false`", value.get_ref()))
+}
+
 /// One of a few words.
 fn word<'k>(value: &Value<'_>, known: &[&'k str]) -> Result<&'k str, Wrong> {
     let text = text(value)?;
@@ -329,12 +333,21 @@ pub(super) fn seed(text: &str) -> Result<String, Wrong> {
 
 /// A path from outside to show.
 pub(super) fn expose(text: &str) -> Result<(), Wrong> {
+    outside(text, "which would show everything: name a folder in it")
+}
+
+/// A folder of the host to hide.
+pub(super) fn hide(text: &str) -> Result<(), Wrong> {
+    outside(text, "which would hide everything: name a folder in it")
+}
+
+fn outside(text: &str, everything: &str) -> Result<(), Wrong> {
     let wrong = |why: &str| Err(Wrong::new(Code::BadPath, format!("has {}, {why}", shown(text))));
     let Some(path) = text.strip_prefix('/').or_else(|| text.strip_prefix("~/")) else {
         return wrong("which begins neither with `/` nor with `~/`");
     };
     if path.trim_matches('/').is_empty() {
-        return wrong("which would show everything: name a folder in it");
+        return wrong(everything);
     }
     if path.split('/').any(|part| part == "..") {
         return wrong("which has a part `..`");

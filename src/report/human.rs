@@ -167,6 +167,13 @@ fn attempt_finished(finished: &AttemptFinished) -> (Detail, String) {
     if !finished.outside_since_fork.is_empty() {
         words.extend([", ", &finished.outside_since_fork.len().to_string(), " outside its contract"]);
     }
+    let mut hints = finished.hints.iter().map(|hint| hint.text.as_str());
+    if let Some(hint) = hints.next() {
+        words.extend(["; hint: ", hint]);
+        if hints.len() > 0 {
+            words.extend(["; ", &text::count(text::len(&finished.hints) - 1, "more hint", "more hints")]);
+        }
+    }
     (detail, words)
 }
 
@@ -244,7 +251,7 @@ mod tests {
            14s  docs    turn 1.1 saved: 2 paths changed
            14s  docs    outside its contract: src/main.rs
            29s  docs    turn 1.2 saved: nothing changed, exit status 1, left 1 process, killed
-        1m 04s  docs    failed in 1m 02s: turn 1.2 ended with exit status 1, 3 paths changed, 1 outside its contract
+        1m 04s  docs    failed in 1m 02s: turn 1.2 ended with exit status 1, 3 paths changed, 1 outside its contract; hint: `example.com` seems not to be reached: the agent has no network; see `sandbox.network`
         1m 08s  api     attempt 1 starts, from bbbbbbbbbb
         1m 19s  api     turn 1.1 saved: 1 path changed
         1m 20s  api     completed in 1m 02s, 3 paths changed
@@ -278,7 +285,7 @@ mod tests {
     fn quiet_tells_only_trouble() {
         insta::assert_snapshot!(told(&samples::blocked_events(), Detail::Quiet), @r"
            14s  docs    outside its contract: src/main.rs
-        1m 04s  docs    failed in 1m 02s: turn 1.2 ended with exit status 1, 3 paths changed, 1 outside its contract
+        1m 04s  docs    failed in 1m 02s: turn 1.2 ended with exit status 1, 3 paths changed, 1 outside its contract; hint: `example.com` seems not to be reached: the agent has no network; see `sandbox.network`
         1m 21s  ui      card c1a2b3c4 (conflict): ui and parser changed the same lines of src/parser/mod.rs
         1m 21s  ui      not merged: conflict, card c1a2b3c4
         1m 21s  api     not merged: waits for ui

@@ -14,6 +14,7 @@ use super::status::{AgentCondition, AgentRow, degraded_line, outcome_tone};
 use super::table::{Cell, Table};
 use super::text;
 use crate::model::change::{DiffStat, NotCaptured, TurnRecord};
+use crate::model::event::Hint;
 use crate::model::run::{AgentState, AttemptState, RunState};
 use crate::model::{AgentName, AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TreeId, TurnId};
 
@@ -66,8 +67,8 @@ pub struct AttemptView {
     pub leftover_processes: Option<u32>,
     /// Its turns, oldest first.
     pub turns: Vec<TurnView>,
-    /// Things it was kept from: by its network's list for certain, else as far as its output tells, inferred.
-    pub hints: Vec<String>,
+    /// What is worth knowing beside that, such as what it was kept from.
+    pub hints: Vec<Hint>,
     /// Layers of isolation that its box did without, as was allowed.
     pub degraded: BTreeSet<Layer>,
 }
@@ -204,7 +205,7 @@ impl AttemptView {
             out.push_str(&self.turns_table().render(look));
         }
         for hint in &self.hints {
-            out.extend(["  hint: ", &text::clean(hint), "\n"]);
+            out.extend(["  hint: ", &text::clean(&hint.text), "\n"]);
         }
         out
     }
@@ -348,7 +349,7 @@ mod tests {
           TURN  CHANGED  SNAPSHOT    ENDED          MARKS  LABEL
           1.1   2        dddddddddd  exit status 0  -      step 1
           1.2   0        dddddddddd  exit status 1  empty  step 2
-          hint: it seems to have wanted the network
+          hint: `example.com` seems not to be reached: the agent has no network; see `sandbox.network`
         ");
         insta::assert_snapshot!(serde_json::to_string_pretty(&data).unwrap(), @r#"
         {
@@ -432,7 +433,10 @@ mod tests {
                 }
               ],
               "hints": [
-                "it seems to have wanted the network"
+                {
+                  "text": "`example.com` seems not to be reached: the agent has no network; see `sandbox.network`",
+                  "inferred": true
+                }
               ],
               "degraded": []
             }

@@ -95,6 +95,15 @@ fn bounds(sandbox: &BoxPreview) -> String {
     if !sandbox.expose.is_empty() {
         words.push(format!("sees {}", text::list(&sandbox.expose, usize::MAX)));
     }
+    if !sandbox.expose_rw.is_empty() {
+        words.push(format!("writes {}", text::list(&sandbox.expose_rw, usize::MAX)));
+    }
+    if !sandbox.hide.is_empty() {
+        words.push(format!("does not see {}", text::list(&sandbox.hide, usize::MAX)));
+    }
+    if sandbox.nested {
+        words.push("may make namespaces".to_owned());
+    }
     if !sandbox.env.is_empty() {
         words.push(format!("gets {}", text::list(&sandbox.env, usize::MAX)));
     }
@@ -140,6 +149,8 @@ mod tests {
             name = "login"
             [sandbox]
             env = ["API_KEY"]
+            hide = ["/srv/sockets"]
+            nested = true
             [workspace]
             seed = [".env"]
             setup = ["npm", "ci"]
@@ -156,6 +167,7 @@ mod tests {
             attempts = 2
             sandbox.limits = { memory = "4GiB", disk = "5GiB", processes = 512, cpu_weight = 50, file_size = "1GiB" }
             turns = [["one"], ["two"]]
+            sandbox = { expose = ["~/data"], expose_rw = ["/opt/x"], nested = false }
         "#;
         let (plan, _) = load("plan.toml", plan).unwrap();
         insta::assert_snapshot!(render(&Preview::new(&plan), Look::PLAIN), @r"
@@ -167,12 +179,12 @@ mod tests {
         setup     npm ci
         order     schema
         then      ui
-        verifier  make test  (at most 30m 00s; no network)
+        verifier  make test  (at most 30m 00s; no network, does not see /srv/sockets, may make namespaces)
 
         schema
           owns    db/**
           runs    sh -c 'echo '\''a b'\'''
-          within  30m 00s, 10m 00s of silence, 64 MiB of output; no network, gets API_KEY
+          within  30m 00s, 10m 00s of silence, 64 MiB of output; no network, does not see /srv/sockets, may make namespaces, gets API_KEY
 
         ui  The page
           after   schema
@@ -181,7 +193,7 @@ mod tests {
           runs    one
           runs    two
           tries   2
-          within  30m 00s, 10m 00s of silence, 64 MiB of output, 4 GiB of memory, 5 GiB of disk, 1 GiB of a file, 512 processes, weight 50 of the processor; no network, gets API_KEY
+          within  30m 00s, 10m 00s of silence, 64 MiB of output, 4 GiB of memory, 5 GiB of disk, 1 GiB of a file, 512 processes, weight 50 of the processor; no network, sees ~/data, writes /opt/x, does not see /srv/sockets, gets API_KEY
         ");
     }
 }

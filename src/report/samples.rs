@@ -9,7 +9,7 @@ use crate::model::change::{
 };
 use crate::model::event::{
     AgentBrief, AttemptFinished, AttemptStarted, CandidateAdvanced, CardClosed, CompletionBlocked, Currency, Effect,
-    EffectKind, Event, EventKind, GateDecided, Identity, Invocation, MergePreviewed, PreviewResult, RunFinished,
+    EffectKind, Event, EventKind, GateDecided, Hint, Identity, Invocation, MergePreviewed, PreviewResult, RunFinished,
     RunStarted, ScopeWarning, Stage, StageEnter, StageExit, Subject, TurnFinished, TurnStarted, VERSION, VerifierFresh,
     VerifyFinished,
 };
@@ -182,7 +182,7 @@ impl Journal {
             tree: begun.then(|| oid('e')),
             changed_since_fork: if outcome == AttemptOutcome::NoChanges || !begun { 0 } else { 3 },
             outside_since_fork: if agent == "docs" { vec!["src/main.rs".into()] } else { Vec::new() },
-            hints: if agent == "docs" { vec!["it seems to have wanted the network".to_owned()] } else { Vec::new() },
+            hints: if agent == "docs" { vec![a_hint()] } else { Vec::new() },
         };
         self.push(second, Subject::attempt(&name(agent), 1), EventKind::AttemptFinished(finished));
         if begun {
@@ -514,4 +514,9 @@ pub(crate) fn facts(second: i64, coordinator_alive: bool) -> Facts {
         agents: [(name("parser"), measured)].into(),
         ..Facts::new(at(second), coordinator_alive)
     }
+}
+
+fn a_hint() -> Hint {
+    let text = "`example.com` seems not to be reached: the agent has no network; see `sandbox.network`".to_owned();
+    Hint { text, inferred: true }
 }

@@ -305,11 +305,11 @@ impl Reopened {
             match keeper.keep("cut short").await {
                 Ok(Kept { lost: None, .. }) => {}
                 Ok(Kept { lost: Some(lost), .. }) => {
-                    hints.push(format!("files that could not be captured lie in its worktree: {lost}"));
+                    hints.push(format!("files that could not be captured lie in its worktree: {lost}").into());
                 }
                 Err(error @ Error::Change(_)) => {
                     let why = with_causes(&error);
-                    hints.push(format!("what it changed since its last turn lies in its worktree alone: {why}"));
+                    hints.push(format!("what it changed since its last turn lies in its worktree alone: {why}").into());
                 }
                 Err(error) => return Err(error),
             }
@@ -337,7 +337,7 @@ pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir) -> Result<
     Ok(())
 }
 
-fn interrupted(attempt: &crate::model::run::AttemptState, hints: Vec<String>) -> crate::model::event::AttemptFinished {
+fn interrupted(attempt: &crate::model::run::AttemptState, hints: Vec<crate::model::event::Hint>) -> crate::model::event::AttemptFinished {
     let last = attempt.turns.last().map(|(_, turn)| turn);
     crate::model::event::AttemptFinished {
         outcome: AttemptOutcome::Interrupted,

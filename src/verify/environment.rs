@@ -63,6 +63,8 @@ impl Environment {
             }
         }
         part("exposed paths", &bytes_of(&settings.sandbox.expose));
+        part("hidden folders", &bytes_of(&settings.sandbox.hide));
+        part("nested namespaces", &[text(if settings.sandbox.nested { "allowed" } else { "denied" })]);
         part("exposed tools", &path_bytes(&tools));
         let limits = &settings.sandbox.limits;
         let limits = [settings.timeout.to_string(), limits.output.to_string(), format!("{:?}", limits.of_box())];
@@ -324,6 +326,8 @@ mod tests {
         }
         differs("exposed paths", &host, &changed(|it| it.sandbox.expose.push("/opt/b".to_owned())));
         differs("exposed paths", &host, &changed(|it| it.sandbox.expose[0] = "/opt/b".to_owned()));
+        differs("hidden folders", &host, &changed(|it| it.sandbox.hide.push("/opt/h".to_owned())));
+        differs("nested namespaces", &host, &changed(|it| it.sandbox.nested = true));
         differs("limits", &host, &changed(|it| it.timeout = SignedDuration::from_mins(2)));
         differs("limits", &host, &changed(|it| it.sandbox.limits.output = 1));
         differs("limits", &host, &changed(|it| it.sandbox.limits.memory = Some(1)));

@@ -6,10 +6,11 @@
 
 use std::path::{Path, PathBuf};
 
-use sandbox::{Access, Expose, Network as BoxNetwork, Policy, PrivateDir};
+use sandbox::{Access, Expose, Nesting, Network as BoxNetwork, Policy, PrivateDir};
 
-use super::environment::{HostEnvironment, expand_home};
+use super::environment::HostEnvironment;
 use super::error::Error;
+use super::outside::Outside;
 use super::private::seen;
 use super::surroundings::Surroundings;
 use crate::model::plan::{Network, SandboxSettings};
@@ -31,14 +32,26 @@ pub fn working_box(
         Network::Allow(_) => policy.network(BoxNetwork::Relay { port: seen::RELAY_PORT }),
     };
     policy = policy.limits(settings.limits.of_box());
-    for folder in host.tool_folders().into_iter().filter(|folder| !around.touches(folder)) {
-        policy = exposed(policy, &folder);
+    if settings.nested {
+        refuse_nesting_to_root()?;
+        policy = policy.nesting(Nesting::Allowed);
     }
-    for (folder, target) in host.cargo_folders().into_iter().filter(|(folder, _)| !around.touches(folder)) {
+    let outside = Outside::load(host, around, place, settings)?;
+    let may_show = |folder: &Path| !around.touches(folder) && outside.leaves(folder);
+    for folder in host.tool_folders().into_iter().filter(|folder| may_show(folder)) {
+        policy = exposed(policy, Expose::read_only(folder));
+    }
+    for (folder, target) in host.cargo_folders().into_iter().filter(|(folder, _)| may_show(folder)) {
         policy = policy.expose(read_only_at(&folder, &target));
     }
-    for wanted in &settings.expose {
-        policy = exposed(policy, &user_exposed(host, around, wanted)?);
+    for path in &outside.read_only {
+        policy = exposed(policy, Expose::read_only(path));
+    }
+    for path in &outside.writable {
+        policy = exposed(policy, Expose::read_write(path));
+    }
+    for folder in outside.to_cover(host, around) {
+        policy = policy.hide(folder);
     }
     policy = policy
         .expose(Expose { source: place.git(), target: around.common.clone(), access: Access::ReadWrite })
@@ -79,7 +92,7 @@ pub fn capture_box(host: &HostEnvironment, around: &Surroundings, place: &Workpl
         policy = policy.expose(Expose::read_only(&around.git));
     }
     for folder in folders {
-        policy = exposed(policy, &folder);
+        policy = exposed(policy, Expose::read_only(folder));
     }
     for alternate in &around.alternates {
         policy = policy.expose(Expose::read_only(alternate));
@@ -119,8 +132,9 @@ fn read_only_at(source: &Path, target: &Path) -> Expose {
 }
 
 /// Shows a path, but never a file in it that by its name holds a secret.
-fn exposed(policy: Policy, path: &Path) -> Policy {
-    let mut policy = policy.expose(Expose::read_only(path));
+fn exposed(policy: Policy, expose: Expose) -> Policy {
+    let path = expose.source.clone();
+    let mut policy = policy.expose(expose);
     for secret in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let name = secret.file_name().to_string_lossy().to_ascii_lowercase();
         if (name.starts_with("credentials") || name.contains("token"))
@@ -132,18 +146,8 @@ fn exposed(policy: Policy, path: &Path) -> Policy {
     policy
 }
 
-fn user_exposed(host: &HostEnvironment, around: &Surroundings, wanted: &str) -> Result<PathBuf, Error> {
-    let refused = |why: String| Error::Expose { path: wanted.to_owned(), why };
-    let path = expand_home(wanted, &host.home);
-    if !path.is_absolute() {
-        return Err(refused("it must be absolute, or begin with `~/`".to_owned()));
-    }
-    let path = path.canonicalize().map_err(|error| refused(error.to_string()))?;
-    if around.touches(&path) {
-        return Err(refused("it holds, or lies in, the repository or the worktrees of agents".to_owned()));
-    }
-    if host.home.starts_with(&path) {
-        return Err(refused("it would show the whole home directory".to_owned()));
-    }
-    Ok(path)
+/// A program that brings a sandbox wants a fresh `/proc` for it. The kernel gives none while parts of the one there are
+/// covered, and for root they must be: root's boxes could write the kernel's settings through a fresh one.
+fn refuse_nesting_to_root() -> Result<(), Error> {
+    if rustix::process::geteuid().is_root() { Err(Error::NestedAsRoot) } else { Ok(()) }
 }

@@ -184,7 +184,7 @@ impl HostEnvironment {
     }
 
     /// Whether a box would not see this place of the host.
-    pub(super) fn is_unseen(&self, place: &Path) -> bool {
+    pub fn is_unseen(&self, place: &Path) -> bool {
         place.starts_with(&self.home) || UNSEEN.iter().any(|unseen| place.starts_with(unseen))
     }
 

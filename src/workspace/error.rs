@@ -31,6 +31,20 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// A folder of the plan's `hide` cannot be hidden.
+    #[error("cannot hide `{path}` from an agent: {why}")]
+    Hide {
+        /// The path as written.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// The plan's `nested` asks for what root's boxes cannot have.
+    #[error(
+        "`sandbox.nested` is not for root: a sandbox inside needs a fresh /proc, and through one a box of root's could \
+         write the kernel's settings; run as an ordinary user, or without `sandbox.nested`"
+    )]
+    NestedAsRoot,
     /// A path of the plan's `seed` cannot be copied.
     #[error("cannot seed `{path}`: {why}")]
     Seed {
@@ -87,8 +101,10 @@ impl Error {
         match self {
             Self::Git(error) => error.fault(),
             Self::Store(error) => error.fault(),
-            Self::Expose { .. } | Self::Seed { .. } => Fault::Plan,
-            Self::Io { .. } | Self::Place { .. } | Self::Program { .. } | Self::Exposed { .. } => Fault::Environment,
+            Self::Expose { .. } | Self::Hide { .. } | Self::Seed { .. } => Fault::Plan,
+            Self::NestedAsRoot | Self::Io { .. } | Self::Place { .. } | Self::Program { .. } | Self::Exposed { .. } => {
+                Fault::Environment
+            }
             Self::Tampered { .. } => Fault::Corrupt,
         }
     }

@@ -14,6 +14,7 @@ mod check;
 mod create;
 mod environment;
 mod error;
+mod outside;
 mod private;
 mod remove;
 mod repoint;

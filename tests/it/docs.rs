@@ -290,6 +290,28 @@ fn every_link_leads_somewhere() {
     assert!(seen > 10, "only {seen} links were found");
 }
 
+/// Every row of `docs/attacks.md` names tests, and they are there.
+#[test]
+fn every_attack_is_made_by_a_test() {
+    let text = read("docs/attacks.md");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| #")).collect();
+    assert!(rows.len() > 30, "only {} rows were found", rows.len());
+    for row in rows {
+        let tests: Vec<&str> = row.rsplit('|').nth(1).unwrap().split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "no test is named: {row}");
+        for test in tests {
+            let (module, name) = test.rsplit_once("::").unwrap();
+            let file = match module.split_once("::") {
+                Some(("real", file)) => format!("sandbox/tests/real/{file}.rs"),
+                Some((room, file)) => format!("src/{room}/{file}.rs"),
+                None => format!("tests/it/{module}.rs"),
+            };
+            let source = read(&file);
+            assert!(source.contains(&format!("fn {name}()")), "`{test}` is not in {file}");
+        }
+    }
+}
+
 /// How a heading is linked to.
 fn anchor_of(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");

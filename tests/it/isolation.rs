@@ -185,6 +185,15 @@ pub(crate) const ATTACKS: [(&str, &str); 41] = [
     ("see the host's temporary files", "ls -d /tmp/sandbox-test-* | grep -q . && ls $TOOLS/../home/.bashrc"),
 ];
 
+/// What the attacks need to know, by name. What they must not know is in the same environment.
+pub(crate) const PASSED: [&str; 9] = ["REPO", "SECOND", "TOOLS", "TCP", "UDP", "ABSTRACT", "SOCK", "VICTIM", "OPEN"];
+
+/// A script that makes the attacks and prints a line for each that worked.
+pub(crate) fn telling(attacks: &[(&str, &str)]) -> String {
+    let guarded = |(name, attack): &(&str, &str)| format!("( {attack} ) >/dev/null 2>&1 && echo \"worked: {name}\"");
+    attacks.iter().map(guarded).collect::<Vec<_>>().join("\n")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn attacks_that_work_outside_fail_inside() {
     // Without a box.
@@ -199,15 +208,13 @@ async fn attacks_that_work_outside_fail_inside() {
     assert!(first.has_been_reached());
     drop(first);
 
-    // In one. What the scripts need to know is passed by name; what they must not know is in the same environment.
+    // In one.
     let mut target = Target::new();
     let mut bench = Bench::new(target.world.take().unwrap()).await;
-    let passed = ["REPO", "SECOND", "TOOLS", "TCP", "UDP", "ABSTRACT", "SOCK", "VICTIM", "OPEN"];
-    bench.task().sandbox.env = passed.map(str::to_owned).to_vec();
+    bench.task().sandbox.env = PASSED.map(str::to_owned).to_vec();
     let base = bench.world.home().parent().unwrap().to_owned();
     let before = Target::picture(&base);
-    let guarded = |(name, attack): &(&str, &str)| format!("( {attack} ) >/dev/null 2>&1 && echo \"worked: {name}\"");
-    let scripts = ATTACKS.iter().map(guarded).collect::<Vec<_>>().join("\n");
+    let scripts = telling(&ATTACKS);
     let end = bench.attempt(&[&format!("tool\n{scripts}\nls /proc/self/fd | wc -l; pwd; true")]).await;
     bench.expect(&end, AttemptOutcome::Completed);
     let printed = bench.memory.printed();

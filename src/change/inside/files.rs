@@ -53,12 +53,12 @@ impl Capture<'_> {
     /// Stages the whole worktree, and makes a tree of it.
     pub(super) fn files(&self) -> Result<Files> {
         self.ready_index()?;
-        let mut lost = self.add_everything()?;
+        let (mut lost, large) = self.add_everything()?;
         let staged = Index::load(&self.index(), self.id_length()).map(|index| index.entries).unwrap_or_default();
         let gitlinks = staged.iter().filter(|entry| entry.mode == GITLINK).map(|entry| entry.path.as_slice()).collect();
         let tracked: HashSet<&[u8]> = staged.iter().map(|entry| entry.path.as_slice()).collect();
         let mut refused = Vec::new();
-        match self.add_what_the_agent_forced(&tracked, &gitlinks)? {
+        match self.add_what_the_agent_forced(&tracked, &gitlinks, &large)? {
             Forced::Added(complaints) => lost.extend(complaints),
             // Such files are ignored ones, as far as anybody can tell.
             Forced::Unknown => refused.push(UNREADABLE_INDEX.to_owned()),
@@ -119,18 +119,29 @@ impl Capture<'_> {
         update.input(Input::Bytes(list)).success().map(drop)
     }
 
-    /// Stages all that is not ignored. What cannot be read is left out and named; the rest is staged all the same.
-    fn add_everything(&self) -> Result<Vec<String>> {
-        let add = self.command(Access::Write, "add").config("core.safecrlf", "false");
-        let output = add.args(["--all", "--sparse", "--ignore-errors", "--", "."]).run()?;
-        match output.code() {
-            Some(0 | 1) => Ok(complaints(&output)),
-            Some(_) | None => Err(output.failure()),
+    /// Stages all that is not ignored. What cannot be read, or is too large, is left out and named; the rest is staged all
+    /// the same.
+    fn add_everything(&self) -> Result<(Vec<String>, HashSet<Vec<u8>>)> {
+        let add = || {
+            let add = self.command(Access::Write, "add").config("core.safecrlf", "false");
+            add.args(["--all", "--sparse", "--ignore-errors"])
+        };
+        let staged = self.stage(&self.request.worktree, add)?;
+        let mut lost = staged.left_out;
+        lost.extend(complaints(&staged.output));
+        match staged.output.code() {
+            Some(0 | 1) => Ok((lost, staged.large)),
+            Some(_) | None => Err(staged.output.failure()),
         }
     }
 
     /// Stages the paths of the agent's index that an ignore rule kept out. What is in them is read from the disk.
-    fn add_what_the_agent_forced(&self, tracked: &HashSet<&[u8]>, gitlinks: &HashSet<&[u8]>) -> Result<Forced> {
+    fn add_what_the_agent_forced(
+        &self,
+        tracked: &HashSet<&[u8]>,
+        gitlinks: &HashSet<&[u8]>,
+        large: &HashSet<Vec<u8>>,
+    ) -> Result<Forced> {
         let index = self.request.agent_admin.join("index");
         match index.symlink_metadata() {
             Ok(found) if found.is_file() && found.len() <= INDEX_MAX => {}
@@ -145,6 +156,7 @@ impl Capture<'_> {
         };
         let forced: BTreeSet<&[u8]> = records(&listed.stdout)
             .filter(|path| !tracked.contains(path) && is_plain(path) && !is_below(path, gitlinks))
+            .filter(|path| !large.contains(*path))
             .filter(|path| lies_in(&self.request.worktree, path))
             .collect();
         if forced.is_empty() {
@@ -192,9 +204,13 @@ impl Capture<'_> {
             for left_over in ["index-apart", "index-apart.lock"] {
                 drop(fs::remove_file(self.request.capture.join(left_over)));
             }
-            let add = within(Access::Write, "add").config("core.safecrlf", "false");
-            let added = add.args(["--all", "--ignore-errors", "--", "."]).run()?;
-            lost.extend(complaints(&added).into_iter().map(|line| format!("in `{shown}`: {line}")));
+            let add = || {
+                let add = within(Access::Write, "add").config("core.safecrlf", "false");
+                add.args(["--all", "--ignore-errors"])
+            };
+            let added = self.stage(&self.request.worktree.join(OsStr::from_bytes(path)), add)?;
+            let complaints = added.left_out.into_iter().chain(complaints(&added.output));
+            lost.extend(complaints.map(|line| format!("in `{shown}`: {line}")));
             let written = within(Access::Write, "write-tree").run()?;
             let Some(tree) = written.line().ok().and_then(|line| line.parse::<TreeId>().ok()) else {
                 lost.push(format!("`{shown}` is a repository of its own: its files could not be read"));

@@ -24,6 +24,9 @@ fn other_value(key: &Key) -> &'static str {
         "sandbox.network.inject.*.env" | "sandbox.network.inject.*.base_url" => "'OTHER'",
         "sandbox.network.inject.*.prefix" => "'Bearer '",
         "sandbox.expose" => "['~/.cargo/registry', '/opt/x']",
+        "sandbox.expose_rw" => "['~/.cache/build', '/opt/x']",
+        "sandbox.hide" => "['/srv/sockets']",
+        "sandbox.nested" => "true",
         "sandbox.env" | "verify.env" => "['API_KEY']",
         "sandbox.limits.time" | "sandbox.limits.idle" => "'7m'",
         "sandbox.limits.output" | "sandbox.limits.memory" | "sandbox.limits.disk" | "sandbox.limits.file_size" => {

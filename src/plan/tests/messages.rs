@@ -249,6 +249,9 @@ const ONE_EACH: &[(&str, Code, (usize, usize), &str)] = &[
         "the secret for `b` has no `env`",
     ),
     ("sandbox.expose = ['x']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "begins neither"),
+    ("sandbox.expose_rw = ['x']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 22), "begins neither"),
+    ("sandbox.hide = ['/']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 17), "hide everything"),
+    ("sandbox.nested = 'x'\nagents.a = { owns = ['a'], run = ['x'] }", Code::WrongType, (2, 18), "not a string"),
     ("sandbox.expose = ['/']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "show everything"),
     ("agents.a = { owns = ['a'], run = ['x'], after = ['b'] }", Code::UnknownAgent, (2, 50), "which is no agent"),
     ("agents.a = { owns = ['a'], run = ['x'], after = ['a'] }", Code::AfterItself, (2, 50), "after itself"),
@@ -363,7 +366,7 @@ fn hints_name_what_was_probably_meant() {
     for (text, help) in [
         ("[run]\ntimout = '1h'", "did you mean `timeout`?"),
         ("[agents.a]\nown = ['a']", "did you mean `owns`?"),
-        ("[sandbox]\nxyzzy = 1", "known here are `network`, `expose`, `env`, `limits`, `allow_degraded`"),
+        ("[sandbox]\nxyzzy = 1", "known here are `network`, `expose`, `expose_rw`, `hide`, `env`, `nested`, `limits`, `allow_degraded`"),
         ("[run]\nland = 'nevr'", "did you mean `\"never\"`? It may be `\"never\"`, `\"manual\"`, `\"auto\"`"),
         ("[workspace]\nsetup = 'a \"b c\"'", "write `[\"a\", \"b c\"]`"),
         ("[agents.parser]\n[agents.docs]\nafter = ['praser']", "did you mean `parser`?"),
