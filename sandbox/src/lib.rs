@@ -182,8 +182,8 @@ mod watchdog;
 mod wire;
 
 pub use bounds::{Means, Watch};
-pub use cgroup::ControlGroups;
 pub use canary::seldom_calls;
+pub use cgroup::ControlGroups;
 pub use command::{Child, Command, Exit, Stdio};
 pub use error::{BoxError, SpawnError, StartError};
 pub use form::Form;

@@ -1,6 +1,7 @@
 //! The rehearsal of `doctor`: an agent in a scratch repository, from the worktree to the harvest, as in a run. It commits, and
 //! what it made must be in the repository afterwards.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -90,9 +91,11 @@ async fn perform(git: &Git, host: &Host, environment: &HostEnvironment) -> Resul
         surroundings,
         environment: environment.clone(),
         host: host.clone(),
+        may_lack: BTreeSet::new(),
         incoming: state.incoming(),
         date: 0,
         pack_size: 64 << 20,
+        memory: 1 << 30,
         timeout: PATIENCE,
     };
     let tree = repository.load_commit(&fork).map_err(|error| told(&error))?.tree;

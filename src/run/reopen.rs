@@ -337,7 +337,10 @@ pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir) -> Result<
     Ok(())
 }
 
-fn interrupted(attempt: &crate::model::run::AttemptState, hints: Vec<crate::model::event::Hint>) -> crate::model::event::AttemptFinished {
+fn interrupted(
+    attempt: &crate::model::run::AttemptState,
+    hints: Vec<crate::model::event::Hint>,
+) -> crate::model::event::AttemptFinished {
     let last = attempt.turns.last().map(|(_, turn)| turn);
     crate::model::event::AttemptFinished {
         outcome: AttemptOutcome::Interrupted,

@@ -71,8 +71,10 @@ pub fn working_box(
 pub fn without_mounts(mut policy: Policy, host: &HostEnvironment, around: &Surroundings) -> Policy {
     policy.listen.clear();
     for folder in host.tool_places() {
-        if !around.touches(&folder) && !policy.expose.iter().any(|exposed| exposed.target == folder) {
-            policy = exposed(policy, &folder);
+        let is_known = policy.expose.iter().any(|exposed| exposed.target == folder);
+        let is_hidden = policy.hide.iter().any(|hidden| folder.starts_with(hidden));
+        if !around.touches(&folder) && !is_known && !is_hidden {
+            policy = exposed(policy, Expose::read_only(folder));
         }
     }
     policy

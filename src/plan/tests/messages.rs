@@ -366,7 +366,10 @@ fn hints_name_what_was_probably_meant() {
     for (text, help) in [
         ("[run]\ntimout = '1h'", "did you mean `timeout`?"),
         ("[agents.a]\nown = ['a']", "did you mean `owns`?"),
-        ("[sandbox]\nxyzzy = 1", "known here are `network`, `expose`, `expose_rw`, `hide`, `env`, `nested`, `limits`, `allow_degraded`"),
+        (
+            "[sandbox]\nxyzzy = 1",
+            "known here are `network`, `expose`, `expose_rw`, `hide`, `env`, `nested`, `limits`, `allow_degraded`",
+        ),
         ("[run]\nland = 'nevr'", "did you mean `\"never\"`? It may be `\"never\"`, `\"manual\"`, `\"auto\"`"),
         ("[workspace]\nsetup = 'a \"b c\"'", "write `[\"a\", \"b c\"]`"),
         ("[agents.parser]\n[agents.docs]\nafter = ['praser']", "did you mean `parser`?"),
