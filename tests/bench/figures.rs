@@ -55,16 +55,18 @@ fn enforcement(scene: &Scene, workspace: &Workspace, task: &AgentTask) -> Enforc
     Enforcement::plan(&policy, &capturer.host).unwrap()
 }
 
-/// A box beside a plain child process.
+/// A box beside a plain child process, and beside `bwrap` where that is installed.
 pub(crate) async fn boxes(scene: &Scene, rounds: usize, table: &mut Table) {
     let plan = plan();
     let task = &plan.agents[0];
     let workspace = make(scene, task);
-    let (mut bare, mut whole, mut killed) = (Vec::new(), Vec::new(), Vec::new());
+    let wrap = which::which("bwrap").ok();
+    let (mut bare, mut whole, mut killed, mut plainly) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut wrapped, mut unwrapped) = (Vec::new(), Vec::new());
+    // In turns, so that what else the machine does falls on all of them.
     for _ in 0..rounds {
-        let (status, took) = timed(|| Command::new("/bin/true").status().unwrap());
-        assert!(status.success());
-        bare.push(took);
+        bare.push(run_through(&mut Command::new("/bin/true")));
+        plainly.push(kill(&mut Command::new("/usr/bin/env")));
 
         let begun = Instant::now();
         let boxed = Sandbox::start(&enforcement(scene, &workspace, task), &Launcher::new(program())).await.unwrap();
@@ -75,17 +77,97 @@ pub(crate) async fn boxes(scene: &Scene, rounds: usize, table: &mut Table) {
         let begun = Instant::now();
         boxed.kill().await.unwrap();
         killed.push(begun.elapsed());
+
+        if let Some(wrap) = &wrap {
+            wrapped.push(run_through(bwrap(wrap, scene, &workspace).arg("/bin/true")));
+            unwrapped.push(kill(&mut bwrap(wrap, scene, &workspace)));
+        }
     }
+    let set_up = private_folders(scene, task, rounds);
     unmake(scene, &workspace, &task.name);
-    let (spawned, whole) = (median(bare), median(whole));
-    table.times(
-        "start of a box, over fork and exec",
-        None,
-        whole.saturating_sub(spawned),
-        Some(("fork and exec", spawned)),
-        "8 ms",
-    );
-    table.times("killing all of a box", None, median(killed), None, "50 ms");
+    let (spawned, whole, killed) = (median(bare), median(whole), median(killed));
+    let over = whole.saturating_sub(spawned);
+    table.times("start of a box, over fork and exec", None, over, Some(("fork and exec", spawned)), "8 ms");
+    table.times("killing all of a box", None, killed, Some(("killing a child", median(plainly))), "50 ms");
+    if wrap.is_some() {
+        let of = |name, times| Some((name, median(times)));
+        table.times("a box, from nothing to the end of `true`", None, whole, of("bwrap", wrapped), "");
+        table.times("killing all of a box", None, killed, of("killing bwrap", unwrapped), "");
+    } else {
+        println!("`bwrap` is not installed: no box is measured beside one of its\n");
+    }
+    let (ours, git) = set_up;
+    let name = "git worktree add, no file";
+    table.times("private git directories and folders", None, ours.saturating_sub(git), Some((name, git)), "30 ms");
+}
+
+/// From nothing to the end of a command.
+fn run_through(command: &mut Command) -> Duration {
+    let (status, took) = timed(|| command.status().unwrap());
+    assert!(status.success(), "{command:?}");
+    took
+}
+
+/// From the decision to the end of a command that goes on, and of all it started: until nobody holds its output.
+fn kill(command: &mut Command) -> Duration {
+    let mut child = command.args(["/bin/sh", "-c", "echo up; exec sleep 60"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    // One that is killed before it is up may leave something behind.
+    output.read_line(&mut String::new()).unwrap();
+    let ended = || {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        output.read_line(&mut String::new()).unwrap();
+    };
+    timed(ended).1
+}
+
+/// A box of `bwrap` that shows about what ours does.
+fn bwrap(wrap: &std::path::Path, scene: &Scene, workspace: &Workspace) -> Command {
+    let place = &workspace.place;
+    let common = scene.capturer.repository.common_dir();
+    let mut command = Command::new(wrap);
+    command.args(["--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--dev", "/dev"]);
+    command.args(["--proc", "/proc", "--tmpfs", "/var/tmp", "--tmpfs", "/run"]);
+    command.arg("--bind").arg(place.tmp()).arg("/tmp");
+    command.arg("--bind").arg(place.home()).arg(&scene.capturer.environment.home);
+    for hidden in [&scene.repo, &scene.root.join("worktrees")] {
+        command.arg("--tmpfs").arg(hidden);
+    }
+    command.arg("--bind").arg(place.git()).arg(common);
+    command.arg("--ro-bind").arg(common.join("objects")).arg(common.join("parent-objects"));
+    command.arg("--bind").arg(place.worktree()).arg(place.worktree());
+    command.arg("--ro-bind").arg(place.worktree().join(".git")).arg(place.worktree().join(".git"));
+    command.arg("--chdir").arg(place.worktree());
+    command
+}
+
+/// A worktree without a file in it, ours with all that belongs to it and plain git's.
+fn private_folders(scene: &Scene, task: &AgentTask, rounds: usize) -> (Duration, Duration) {
+    let nothing = scene.git(&["hash-object", "-t", "tree", "/dev/null"]);
+    scene.git(&["hash-object", "-t", "tree", "-w", "/dev/null"]);
+    let empty = scene.git(&["commit-tree", &nothing, "-m", "nothing"]);
+    let name: AgentName = "nothing".parse().unwrap();
+    let (mut ours, mut git) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let at = scene.root.join("plain-worktree");
+        git.push(timed(|| scene.git(&["worktree", "add", "-q", "--detach", at.to_str().unwrap(), &empty])).1);
+        scene.git(&["worktree", "remove", "--force", at.to_str().unwrap()]);
+        let commission = Commission {
+            repository: &scene.capturer.repository,
+            head: &scene.head,
+            state: &scene.state,
+            environment: &scene.capturer.environment,
+            place: scene.work.place(&scene.run, &Occupant::agent(&name)),
+            fork: empty.parse().unwrap(),
+            stand: Place::Detached,
+            reason: format!("measuring beside {}", task.name),
+        };
+        let (made, took) = timed(|| create(&commission).unwrap());
+        ours.push(took);
+        remove(&scene.capturer.repository, &scene.state, &made.place).unwrap();
+    }
+    (median(ours), median(git))
 }
 
 /// Everything but the agent's own work, part by part.

@@ -71,6 +71,9 @@ fn every_layer_says_how_it_was_probed() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// What is taken away, by what program and what script; the check that tells of it, its state, what is said; the exit code.
+type Case<'c> = (&'c str, &'c [&'c str], &'c str, &'c str, &'c str, &'c str, i32);
+
 #[test]
 fn what_is_missing_is_named_with_what_to_do() {
     let world = World::new();
@@ -82,8 +85,7 @@ fn what_is_missing_is_named_with_what_to_do() {
         without_call(libc::SYS_landlock_create_ruleset, libc::ENOSYS),
         without_call(libc::SYS_unshare, libc::EPERM),
     );
-    // What is taken away, by what; the check that tells of it, its state, what is said, and the exit code.
-    let cases: [(&str, &[&str], &str, &str, &str, &str, i32); 6] = [
+    let cases: [Case<'_>; 6] = [
         ("user namespaces", namespaces, off, "sandbox", "failed", "sysctl -w user.max_user_namespaces", 4),
         ("a fresh /proc", namespaces, masked, "sandbox", "failed", "/proc", 4),
         ("unshare", &["perl", "-e", &no_unshare], "", "sandbox", "failed", "namespaces", 4),
