@@ -3,7 +3,7 @@
 //! The mounts do what the policy says, so a policy that says two things of one file is where isolation would be lost in
 //! silence: a secret hidden at one path and seen at another, a read-only tree writable through a second name.
 
-use crate::policy::{Access, Policy};
+use crate::policy::{Access, Network, Policy};
 use crate::refusal::Refusal;
 use crate::wire::MOST_FILES;
 use std::ffi::OsStr;
@@ -76,9 +76,13 @@ pub(crate) fn check(policy: &Policy) -> Result<(), Refusal> {
 }
 
 fn check_names(policy: &Policy) -> Result<(), Refusal> {
-    if policy.listen.len() > MOST_FILES {
+    if policy.network == (Network::Relay { port: 0 }) {
+        return Err(Refusal::policy("a relay needs a port, and 0 is none", "name one"));
+    }
+    // One more is the relay's.
+    if policy.listen.len() >= MOST_FILES {
         return Err(Refusal::policy(
-            format!("{} sockets to listen on are more than {MOST_FILES}", policy.listen.len()),
+            format!("{} sockets to listen on are more than {}", policy.listen.len(), MOST_FILES - 1),
             "name fewer",
         ));
     }

@@ -1,8 +1,13 @@
 //! What this machine can do, as plain data, and what stands in the way in words a user can act on.
 
+use crate::bounds::{self, Means};
+use crate::cgroup::ControlGroups;
 use crate::fence;
 use crate::form::Form;
+use crate::policy::Limits;
+use crate::refusal::{Layer, Refusal};
 use crate::step::Step;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A kernel version.
@@ -17,6 +22,12 @@ pub struct Kernel {
 impl Kernel {
     /// The oldest that can make a whole tree read-only in one call.
     pub const OLDEST: Self = Self { major: 5, minor: 12 };
+
+    /// The oldest that counts a user's processes in each user namespace apart.
+    pub(crate) const COUNTS_BY_NAMESPACE: Self = Self { major: 5, minor: 14 };
+
+    /// The oldest where `kernel.pid_max` is each pid namespace's own. Before, writing it in a box changes the host's.
+    pub(crate) const NUMBERS_BY_NAMESPACE: Self = Self { major: 6, minor: 14 };
 
     /// Reads a release string such as `6.18.44-generic`; what cannot be read counts as 0.
     pub fn parse(release: &str) -> Self {
@@ -46,6 +57,10 @@ pub struct Host {
     pub seccomp: bool,
     /// What keeps an empty box from starting, if anything does.
     pub obstacle: Option<Obstacle>,
+    /// Where control groups can be made for boxes, if anywhere.
+    pub control_groups: Option<ControlGroups>,
+    /// Whether each pid namespace has a bound of its own for the numbers of its processes.
+    pub process_numbers: bool,
     /// The control group in which a box without namespaces can have one of its own. Looked for only where there are none.
     pub kill_group: Option<std::path::PathBuf>,
 }
@@ -53,6 +68,8 @@ pub struct Host {
 /// Something that boxes do without on this machine, because the rest holds without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortcoming {
+    /// What it is about: `landlock` or `limits`.
+    pub of: &'static str,
     /// What is lost, in one line.
     pub cause: String,
     /// What to do about it, in one line.
@@ -62,7 +79,21 @@ pub struct Shortcoming {
 impl Host {
     /// What boxes do without here: worth a warning, no reason to refuse.
     pub fn shortcomings(&self) -> Vec<Shortcoming> {
-        let of = |cause: String, fix: &str| vec![Shortcoming { cause, fix: fix.to_owned() }];
+        self.other_shortcomings().into_iter().chain(bounds::shortcomings(self)).collect()
+    }
+
+    /// Why a box with these limits cannot be made here, if it cannot. `may_lack` as in [`crate::Policy`].
+    pub fn check_limits(&self, limits: &Limits, may_lack: &BTreeSet<Layer>) -> Result<(), Refusal> {
+        bounds::check(limits, may_lack, self)
+    }
+
+    /// How each limit of a policy is enforced here, or why it cannot be.
+    pub fn means(&self) -> Vec<Means> {
+        bounds::means(self)
+    }
+
+    fn other_shortcomings(&self) -> Vec<Shortcoming> {
+        let of = |cause: String, fix: &str| vec![Shortcoming { of: "landlock", cause, fix: fix.to_owned() }];
         if self.form() == Form::LandlockOnly {
             return self.shortcomings_without_namespaces();
         }
@@ -89,6 +120,7 @@ impl Host {
         let mut all = Vec::new();
         if self.landlock.is_some_and(|version| version < fence::SCOPES) {
             all.push(Shortcoming {
+                of: "namespaces",
                 cause: "a command can signal other processes of yours: this kernel's Landlock does not bound signals"
                     .to_owned(),
                 fix: "make namespaces available, or run on Linux 6.12 or newer".to_owned(),
@@ -96,6 +128,7 @@ impl Host {
         }
         if self.kill_group.is_none() {
             all.push(Shortcoming {
+                of: "namespaces",
                 cause:
                     "leaky-possible: what a command leaves behind is looked for and killed one by one, and one that \
                         forks fast enough may get away"

@@ -8,6 +8,7 @@
 //! hang-up and exits, and the kernel kills what is left in the namespace.
 
 use crate::canary;
+use crate::cgroup::Group;
 use crate::guard::Guards;
 use crate::mounts::Mounts;
 use crate::plan::Enforcement;
@@ -25,6 +26,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::process::{DumpableBehavior, PidfdFlags, Signal};
 use std::ffi::OsStr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixListener;
@@ -52,6 +54,7 @@ pub fn init_main_if_asked() {
 struct Build<'a> {
     mounts: Mounts,
     listeners: Vec<UnixListener>,
+    relay: Option<TcpListener>,
     control: BorrowedFd<'a>,
 }
 
@@ -69,10 +72,10 @@ fn outer() -> i32 {
     // For what is made before the box has its own `/`; modes that matter are given where a thing is made.
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
     let order = wire::receive::<Order>(control.as_fd(), RecvFlags::empty(), true);
-    let Ok(Some((Order::Start(enforcement), _))) = order else {
+    let Ok(Some((Order::Start(enforcement), files))) = order else {
         return 1;
     };
-    let separated = separate(&enforcement, control.as_fd());
+    let separated = separate(&enforcement, Group::of(files).as_ref(), control.as_fd());
     // Only init's copy may keep the parent waiting: when init ends, the parent must see the hang-up.
     drop(control);
     let Ok((init, group)) = separated else {
@@ -107,24 +110,32 @@ fn report_fault(control: BorrowedFd<'_>, step: usize, fault: Fault) {
 }
 
 /// Carries out the outer steps and forks init; the parent has been told of what failed.
-fn separate(enforcement: &Enforcement, control: BorrowedFd<'_>) -> Result<(Pid, Option<KillGroup>), ()> {
+fn separate(
+    enforcement: &Enforcement,
+    bounds: Option<&Group>,
+    control: BorrowedFd<'_>,
+) -> Result<(Pid, Option<KillGroup>), ()> {
     let mut last = 0;
     let mut group = None;
     for (index, step) in enforcement.steps().iter().enumerate() {
         last = index;
         match step.stage() {
             Stage::Outer => {
-                outer_step(step, &mut group).map_err(|fault| report_fault(control, index, fault))?;
+                outer_step(step, bounds, &mut group).map_err(|fault| report_fault(control, index, fault))?;
             }
             Stage::Init | Stage::Command => {}
         }
+    }
+    if let (Some(bounds), Some((index, ..))) = (bounds, enforcement.control_group()) {
+        // Only now: the group that a process is in when it makes the namespace is the root of what commands see.
+        bounds.step_aside().map_err(|errno| report_fault(control, index, errno.into()))?;
     }
     let forked = match enforcement.reach() {
         Reach::Namespace => Ok(()),
         // What init leaves behind comes to the outer process.
         Reach::Descendants => Descendants::adopt().map_err(Fault::from),
     };
-    let forked = forked.and_then(|()| fork_init(enforcement, control, group.clone()));
+    let forked = forked.and_then(|()| fork_init(enforcement, control, bounds, group.clone()));
     match forked {
         Ok(init) => Ok((init, group)),
         Err(fault) => {
@@ -135,8 +146,10 @@ fn separate(enforcement: &Enforcement, control: BorrowedFd<'_>) -> Result<(Pid, 
     }
 }
 
-fn outer_step(step: &Step, group: &mut Option<KillGroup>) -> Result<(), Fault> {
+fn outer_step(step: &Step, bounds: Option<&Group>, group: &mut Option<KillGroup>) -> Result<(), Fault> {
     match step {
+        Step::KillFirst { score } => kill_first(*score),
+        Step::ControlGroup { .. } => Ok(bounds.ok_or(Errno::BADF)?.enter()?),
         Step::LeaveSession => leave_session(),
         Step::KillGroup { parent } => {
             *group = Some(KillGroup::make(parent).map_err(|error| Fault::from(error).at(parent))?);
@@ -150,6 +163,27 @@ fn outer_step(step: &Step, group: &mut Option<KillGroup>) -> Result<(), Fault> {
 
 fn misplaced(_step: &Step) -> Fault {
     Fault::from(Errno::INVAL)
+}
+
+/// Raises the score, unless it is as high already. Everything in the box inherits it.
+fn kill_first(score: u32) -> Result<(), Fault> {
+    let path = "/proc/self/oom_score_adj";
+    let raise = || {
+        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+        let mut text = [0; 16];
+        let length = rustix::io::read(&file, &mut text)?;
+        let now =
+            text.get(..length).and_then(|text| std::str::from_utf8(text).ok()).and_then(|now| now.trim().parse().ok());
+        if now.is_some_and(|now: i64| now >= i64::from(score)) {
+            return Ok(());
+        }
+        rustix::io::pwrite(&file, score.to_string().as_bytes(), 0).map(drop)
+    };
+    match raise() {
+        // A program that its user may run but not read does not own its files in `/proc`.
+        Err(Errno::ACCESS) => Ok(()),
+        other => other.map_err(|errno| Fault::from(errno).at(path)),
+    }
 }
 
 /// The groups of root's session would stay on as rights to host files. Others may not drop theirs.
@@ -191,7 +225,12 @@ fn map(user: Identity, group: Identity) -> Result<(), Fault> {
 }
 
 /// Forks init and tells the parent of it. Init goes on only once it would die with this process.
-fn fork_init(enforcement: &Enforcement, control: BorrowedFd<'_>, group: Option<KillGroup>) -> Result<Pid, Fault> {
+fn fork_init(
+    enforcement: &Enforcement,
+    control: BorrowedFd<'_>,
+    bounds: Option<&Group>,
+    group: Option<KillGroup>,
+) -> Result<Pid, Fault> {
     let last_signal = match enforcement.reach() {
         Reach::Namespace => Signal::KILL,
         // It must end its family before itself.
@@ -211,7 +250,7 @@ fn fork_init(enforcement: &Enforcement, control: BorrowedFd<'_>, group: Option<K
                 sys::exit_now(1);
             }
             drop(go_read);
-            sys::exit_now(init(enforcement, control, group))
+            sys::exit_now(init(enforcement, control, bounds, group))
         }
         ForkResult::Parent { child } => {
             drop((armed_write, go_read));
@@ -240,8 +279,8 @@ fn wait_for(init: Pid) -> i32 {
     }
 }
 
-fn init(enforcement: &Enforcement, control: BorrowedFd<'_>, group: Option<KillGroup>) -> i32 {
-    let mut build = Build { mounts: Mounts::default(), listeners: Vec::new(), control };
+fn init(enforcement: &Enforcement, control: BorrowedFd<'_>, bounds: Option<&Group>, group: Option<KillGroup>) -> i32 {
+    let mut build = Build { mounts: Mounts::default(), listeners: Vec::new(), relay: None, control };
     for (index, step) in enforcement.steps().iter().enumerate() {
         if step.stage() != Stage::Init {
             continue;
@@ -261,12 +300,13 @@ fn init(enforcement: &Enforcement, control: BorrowedFd<'_>, group: Option<KillGr
     let Ok(family) = Family::of_init(enforcement.reach(), group) else {
         return 1;
     };
-    let files: Vec<BorrowedFd<'_>> = build.listeners.iter().map(|listener| listener.as_fd()).collect();
+    let unix = build.listeners.iter().map(|listener| listener.as_fd());
+    let files: Vec<BorrowedFd<'_>> = unix.chain(build.relay.iter().map(|listener| listener.as_fd())).collect();
     if wire::tell(control, &Report::Ready, &files).is_err() {
         return 1;
     }
     drop(build);
-    let served = serve::serve(enforcement, &guards, &family, control);
+    let served = serve::serve(enforcement, &guards, &family, bounds, control);
     match enforcement.reach() {
         Reach::Namespace => {}
         // What is left after this is the outer process's to end, and to tell of.
@@ -289,6 +329,7 @@ impl Build<'_> {
             Step::Root => self.mounts.enter_root(),
             Step::Devices { size } => self.mounts.devices(*size),
             Step::Processes => self.mounts.processes(),
+            Step::ProcessNumbers { below } => self.mounts.process_numbers(*below),
             Step::ForbidNesting => self.mounts.forbid_nesting(),
             Step::ProtectProcesses => self.mounts.protect_processes(),
             Step::Scratch { target, mode, size } => self.mounts.scratch(target, *mode, *size),
@@ -303,6 +344,11 @@ impl Build<'_> {
                 self.listeners.push(listen(path).map_err(|fault| fault.at(path))?);
                 Ok(())
             }
+            Step::Relay { port } => {
+                // A socket stays in the network it was made in, whoever holds it: what is accepted on it comes from here.
+                self.relay = Some(TcpListener::bind((Ipv4Addr::LOCALHOST, *port))?);
+                Ok(())
+            }
             Step::DropCapabilities => drop_capabilities(),
             Step::NoNewPrivileges => Ok(rustix::thread::set_no_new_privs(true)?),
             Step::Undumpable => Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?),
@@ -311,7 +357,9 @@ impl Build<'_> {
                 Ok(Descendants::adopt()?)
             }
             Step::Link { target, source } => link(target, source).map_err(|fault| fault.at(target)),
-            Step::Unshare { .. }
+            Step::KillFirst { .. }
+            | Step::ControlGroup { .. }
+            | Step::Unshare { .. }
             | Step::Map { .. }
             | Step::LeaveSession
             | Step::KillGroup { .. }

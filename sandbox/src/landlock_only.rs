@@ -4,13 +4,13 @@
 //! where that is), and what is hidden is merely not among what may be read. That turns the plan round: a box with mounts
 //! sees the host but for what is hidden, this one sees nothing but the system's folders and what is exposed.
 
+use crate::bounds::{self, Watch};
 use crate::check::{self, Placed};
 use crate::fence;
 use crate::guard::Guard;
 use crate::host::Host;
-use crate::plan::{self, Enforcement};
+use crate::plan::Enforcement;
 use crate::policy::{Access, Expose, Nesting, Network, Policy};
-use crate::reach::Reach;
 use crate::refusal::Refusal;
 use crate::seen::Places;
 use crate::step::Step;
@@ -44,14 +44,16 @@ const SHARED: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 pub(crate) fn plan(policy: &Policy, host: &Host) -> Result<Enforcement, Refusal> {
     let placed: Vec<Placed> = check::placed(policy).into_iter().filter(|place| !place.pinned).collect();
     refuse_mixed(&placed)?;
-    let mut steps = outer(host);
+    let bounds = bounds::plan_without_namespaces(policy, host, &placed)?;
+    let mut steps = bounds.outer;
+    steps.extend(outer(host));
     steps.push(Step::Adopt);
     steps.extend(links(policy));
     steps.extend([Step::DropCapabilities, Step::NoNewPrivileges, Step::Undumpable]);
-    steps.extend(plan::limits(policy));
+    steps.extend(bounds.command);
     let network = policy.network == Network::Host;
     let guards = guards(host, cage(policy, &placed, host, network), network);
-    Ok(Enforcement::of_parts(steps, guards, policy.workdir.clone(), Reach::Descendants, Places::of(policy)))
+    Ok(Enforcement::of_parts(steps, guards, bounds.watch, policy.workdir.clone(), Places::of(policy)))
 }
 
 /// A box that may read everything and write nothing: what a probe starts.
@@ -67,7 +69,7 @@ pub(crate) fn empty(host: &Host) -> Enforcement {
         scopes: version >= fence::SCOPES,
     });
     let guards = guards(host, cage, false);
-    Enforcement::of_parts(steps, guards, "/".into(), Reach::Descendants, Places::default())
+    Enforcement::of_parts(steps, guards, Watch::default(), "/".into(), Places::default())
 }
 
 fn outer(host: &Host) -> Vec<Step> {

@@ -33,6 +33,7 @@
 //! | mounts, [`Step::Root`] to [`Step::Pivot`] | writing and seeing what was not given, contents and metadata | a mount that is wrong or got round |
 //! | pid namespace | signals and tracing from inside to outside; anything left behind | processes of the box among themselves |
 //! | network, ipc, uts namespaces | sockets of the host's network, abstract ones too; shared memory | pathname sockets in places that are not hidden |
+//! | relay, with a [`proxy`] behind it | reaching what is not listed, where a box is to reach something | what is said to hosts that are |
 //! | no capability, no new privilege | what root, or a program that becomes root, may do | what any user may do |
 //! | [`Guard::Landlock`] | writing elsewhere even so; with the host's network, its abstract sockets; signals and tracing between a box's commands and its init | changes of modes and times, reading, what lies read-only in something writable |
 //! | [`Guard::Seccomp`] | parts of the kernel that attacks begin with; typing into a terminal; keys; namespaces once more | the calls that programs need |
@@ -40,6 +41,9 @@
 //! Landlock may be missing: without it all the rest holds, and [`Host::shortcomings`] has the warning. Without any other there
 //! is a [`Refusal`], unless [`Policy::may_lack`] names it. It says nothing of TCP, for it knows ports and not addresses, and a box without
 //! a network has a loopback that test servers must be able to use.
+//!
+//! A box with [`Network::Relay`] has one way out of its network: a port on its loopback, whose listening socket the parent holds.
+//! What comes out there is the parent's to decide on, for which [`proxy`] is ready to use; it can be used without the rest, too.
 //!
 //! [`Nesting::Allowed`] is for programs that bring a sandbox of their own. The kernel forbids every mount to a process that
 //! Landlock's rules about files hold for, so these are left out then, and the filter lets namespaces and mounts be made.
@@ -89,7 +93,23 @@
 //! # What does not
 //!
 //! Reading what is not hidden, with the supplementary groups too, which an ordinary user cannot drop; kernel bugs in calls that
-//! programs need; sockets in places that are not hidden; use of memory and processor.
+//! programs need; sockets in places that are not hidden; use of the processor, beyond a share of it.
+//!
+//! # Limits
+//!
+//! [`Limits`] are enforced by a control group where one can be made, else by what the kernel has for each box, else by init,
+//! which watches what the box uses while a command runs; [`Host::means`] tells which. One that was asked for and cannot be had
+//! is a [`Refusal`], unless [`Policy::may_lack`] names [`Layer::Limits`]. A box that meets one is emptied at once, and
+//! [`Exit::limit`] says what there was too much of.
+//!
+//! Without being asked: at most 4096 processes, where they can be bounded; the kernel takes commands before other programs
+//! when memory runs out; and a box that has more than a quarter of the machine's memory, or has filled more than 1 GiB of the
+//! disk, is ended when the machine has next to nothing left.
+//!
+//! A watch sees what has happened, a tenth of a second later: memory and disk space go over by what can be taken in that time.
+//! It does not see memory that the kernel holds for a process (page tables, pipes, sockets), a memory file on its way through
+//! a socket, nor, where namespaces may be nested, what is mounted in one. A control group sees all of these. Neither sees disk
+//! space of a removed file that is only mapped. One that is over for less than a tenth of a second may not be seen.
 //!
 //! Programs that need a denied call do not work: debuggers and `strace` (and the leak check of sanitizers, which traces),
 //! `perf`, `io_uring` without a fallback, and 32-bit programs, which die by SIGSYS. A file that a command is given as a stream
@@ -125,7 +145,9 @@ compile_error!(
      run it in a Linux virtual machine there"
 );
 
+mod bounds;
 mod canary;
+mod cgroup;
 mod check;
 mod command;
 mod deputy;
@@ -146,6 +168,7 @@ mod policy;
 mod probe;
 mod program;
 mod protection;
+pub mod proxy;
 mod reach;
 mod refusal;
 mod sandbox;
@@ -153,8 +176,13 @@ mod seen;
 mod serve;
 mod step;
 mod sys;
+mod usage;
+mod walk;
+mod watchdog;
 mod wire;
 
+pub use bounds::{Means, Watch};
+pub use cgroup::ControlGroups;
 pub use command::{Child, Command, Exit, Stdio};
 pub use error::{BoxError, SpawnError, StartError};
 pub use form::Form;

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// What there was too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Limited {
     /// Memory of all processes together, in bytes.
     Memory,
@@ -22,8 +22,10 @@ pub enum Limited {
 pub struct LimitHit {
     /// Of what.
     pub what: Limited,
-    /// The limit, in the unit of `what`.
+    /// The limit, in the unit of `what`; where it is the machine's, what was left there.
     pub limit: u64,
+    /// What the box used when it was last looked at, in the same unit.
+    pub used: u64,
     /// Whether the machine itself ran out, rather than the box out of what its policy gives.
     pub of_machine: bool,
 }
@@ -35,7 +37,7 @@ impl Limited {
             Self::Memory => "memory",
             Self::Processes => "processes",
             Self::Disk => "disk",
-            Self::FileSize => "file-size",
+            Self::FileSize => "file_size",
         }
     }
 }

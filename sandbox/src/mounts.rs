@@ -108,11 +108,20 @@ impl Mounts {
     /// Sets the number of user namespaces that may be created inside to none. Each user namespace has a limit of its own,
     /// so this needs no right outside and touches nothing there.
     pub(crate) fn forbid_nesting(&self) -> Result<(), Fault> {
-        let name = "sys/user/max_user_namespaces";
+        self.set("sys/user/max_user_namespaces", "0")
+    }
+
+    /// Bounds the numbers that processes of this pid namespace get. From Linux 6.14 on each has a bound of its own; on an
+    /// older kernel this would be the host's.
+    pub(crate) fn process_numbers(&self, below: u32) -> Result<(), Fault> {
+        self.set("sys/kernel/pid_max", &below.to_string())
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result<(), Fault> {
         let proc = self.processes.as_ref().ok_or(Errno::NOENT)?;
         let write = || {
             let file = rustix::fs::openat(proc, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-            rustix::io::write(&file, b"0")
+            rustix::io::write(&file, value.as_bytes())
         };
         write().map_err(|errno| Fault::from(errno).at(Path::new("/proc").join(name)))?;
         Ok(())

@@ -4,6 +4,8 @@
 //! is covered, `/proc` is mounted while the host's is still in view (the kernel allows a fresh one only then), mounts go
 //! from short paths to long ones so that none buries another, and directories are sealed once their mount points exist.
 
+use crate::bounds::{self, Watch};
+use crate::cgroup::{self, ControlGroups};
 use crate::check::{self, Placed};
 use crate::fence;
 use crate::form::{self, Form};
@@ -16,11 +18,16 @@ use crate::refusal::Refusal;
 use crate::seen::Places;
 use crate::step::{Identity, Resource, Step};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Size of a temporary file system when the policy names none.
 const SCRATCH: u64 = 256 << 20;
+
+/// What the box of a probe may use, to see whether it can be bounded.
+const EMPTY_MEMORY: u64 = 256 << 20;
+const EMPTY_PROCESSES: u32 = 400;
 
 /// The user and group seen inside by a box that root runs: programs behave differently for user 0, or refuse to run.
 const STAND_IN: u32 = 1000;
@@ -30,6 +37,7 @@ const STAND_IN: u32 = 1000;
 pub struct Enforcement {
     steps: Vec<Step>,
     guards: Vec<Guard>,
+    watch: Watch,
     #[serde(with = "crate::wire::path")]
     workdir: PathBuf,
     reach: Reach,
@@ -43,22 +51,26 @@ impl Enforcement {
         form::refuse(policy, host)?;
         check::check(policy)?;
         match host.form() {
-            Form::Full => Ok(Self::full(policy, host)),
+            Form::Full => Self::full(policy, host),
             Form::LandlockOnly => landlock_only::plan(policy, host),
         }
     }
 
-    fn full(policy: &Policy, host: &Host) -> Self {
+    fn full(policy: &Policy, host: &Host) -> Result<Self, Refusal> {
         let placed = check::placed(policy);
         let network = policy.network != Network::Host;
         let size = policy.limits.scratch.unwrap_or(SCRATCH);
+        let in_memory = scratch(policy, &placed).map(|(path, _)| OsString::from(path));
+        let bounds = bounds::plan(policy, host, &placed, in_memory.chain([OsString::from("/dev/shm")]))?;
 
-        let mut steps = outer(host, network);
+        let mut steps = bounds.outer;
+        steps.extend(outer(host, network));
         steps.push(Step::Private);
         steps.extend(clones(&placed));
         steps.push(Step::Root);
         steps.push(Step::Devices { size });
         steps.push(Step::Processes);
+        steps.extend(bounds.numbers);
         if policy.nesting == Nesting::Denied {
             steps.push(Step::ForbidNesting);
         }
@@ -70,31 +82,46 @@ impl Enforcement {
             steps.push(Step::Loopback);
         }
         steps.extend(policy.listen.iter().map(|path| Step::Listen { path: path.clone() }));
+        if let Network::Relay { port } = policy.network {
+            steps.push(Step::Relay { port });
+        }
         steps.extend([Step::DropCapabilities, Step::NoNewPrivileges, Step::Undumpable]);
-        steps.extend(limits(policy));
+        steps.extend(bounds.command);
         let guards = guards(policy, &placed, host);
-        Self { steps, guards, workdir: policy.workdir.clone(), reach: Reach::Namespace, places: Places::of(policy) }
+        Ok(Self {
+            steps,
+            guards,
+            watch: bounds.watch,
+            workdir: policy.workdir.clone(),
+            reach: Reach::Namespace,
+            places: Places::of(policy),
+        })
     }
 
     /// A box of other parts.
     pub(crate) fn of_parts(
         steps: Vec<Step>,
         guards: Vec<Guard>,
+        watch: Watch,
         workdir: PathBuf,
-        reach: Reach,
         places: Places,
     ) -> Self {
-        Self { steps, guards, workdir, reach, places }
+        Self { steps, guards, watch, workdir, reach: Reach::Descendants, places }
     }
 
     /// A box with nothing in it but the host read-only: what a probe starts, to see whether boxes can be had at all.
     pub(crate) fn empty(host: &Host) -> Self {
-        let mut steps = outer(host, true);
+        let group = |groups: &ControlGroups| Step::ControlGroup {
+            parent: groups.parent.clone(),
+            memory: groups.memory.then_some(EMPTY_MEMORY),
+            processes: groups.processes.then_some(EMPTY_PROCESSES),
+            cpu_weight: groups.cpu.then_some(100),
+        };
+        let mut steps: Vec<Step> = host.control_groups.iter().map(group).collect();
+        steps.extend(outer(host, true));
+        steps.extend([Step::Private, Step::Root, Step::Devices { size: 1 << 20 }, Step::Processes]);
+        steps.extend(host.process_numbers.then_some(Step::ProcessNumbers { below: EMPTY_PROCESSES }));
         steps.extend([
-            Step::Private,
-            Step::Root,
-            Step::Devices { size: 1 << 20 },
-            Step::Processes,
             Step::ForbidNesting,
             Step::ProtectProcesses,
             Step::Pivot,
@@ -105,7 +132,14 @@ impl Enforcement {
         // Rules that allow to write nowhere, so that one can see whether they hold.
         let mut guards: Vec<Guard> = landlock(host, Some(Vec::new())).into_iter().collect();
         guards.extend(host.seccomp.then_some(Guard::Seccomp { nesting: Nesting::Denied }));
-        Self { steps, guards, workdir: PathBuf::from("/"), reach: Reach::Namespace, places: Places::default() }
+        Self {
+            steps,
+            guards,
+            watch: Watch::default(),
+            workdir: PathBuf::from("/"),
+            reach: Reach::Namespace,
+            places: Places::default(),
+        }
     }
 
     /// The steps, in order.
@@ -116,6 +150,30 @@ impl Enforcement {
     /// What confines each command, in order, after all steps.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
+    }
+
+    /// What init watches while a command runs.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// The control group of the box, if it has one: below which, and what it bounds.
+    pub(crate) fn control_group(&self) -> Option<(usize, &Path, cgroup::Bounds)> {
+        self.steps.iter().enumerate().find_map(|(index, step)| match step {
+            Step::ControlGroup { parent, memory, processes, cpu_weight } => {
+                let (memory, processes, cpu_weight) = (*memory, *processes, *cpu_weight);
+                Some((index, parent.as_path(), cgroup::Bounds { memory, processes, cpu_weight }))
+            }
+            _ => None,
+        })
+    }
+
+    /// The largest file that a command may write, if that is bounded.
+    pub(crate) fn file_size(&self) -> Option<u64> {
+        self.steps.iter().find_map(|step| match step {
+            Step::Limit { resource: Resource::FileSize, value } => Some(*value),
+            _ => None,
+        })
     }
 
     /// Where commands start unless they say otherwise.
@@ -151,6 +209,11 @@ impl Enforcement {
         self.steps.iter().filter_map(|step| if let Step::Listen { path } = step { Some(path.as_path()) } else { None })
     }
 
+    /// The port of the relay, if there is one.
+    pub(crate) fn relay(&self) -> Option<u16> {
+        self.steps.iter().find_map(|step| if let Step::Relay { port } = step { Some(*port) } else { None })
+    }
+
     /// The same without one kind of step, for tests that show what is lost without it.
     #[doc(hidden)]
     #[must_use]
@@ -179,7 +242,8 @@ impl Enforcement {
 impl fmt::Display for Enforcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
-        self.guards.iter().try_for_each(|guard| writeln!(f, "{guard}"))
+        self.guards.iter().try_for_each(|guard| writeln!(f, "{guard}"))?;
+        self.watch.fmt(f)
     }
 }
 
@@ -245,13 +309,16 @@ fn depth(step: &Step) -> usize {
         Step::Scratch { target, .. } | Step::Hide { target } | Step::Bind { target, .. } | Step::Mask { target } => {
             target.components().count()
         }
-        Step::Unshare { .. }
+        Step::KillFirst { .. }
+        | Step::ControlGroup { .. }
+        | Step::Unshare { .. }
         | Step::Map { .. }
         | Step::Private
         | Step::Clone { .. }
         | Step::Root
         | Step::Devices { .. }
         | Step::Processes
+        | Step::ProcessNumbers { .. }
         | Step::ForbidNesting
         | Step::ProtectProcesses
         | Step::Seal { .. }
@@ -259,6 +326,7 @@ fn depth(step: &Step) -> usize {
         | Step::Hostname { .. }
         | Step::Loopback
         | Step::Listen { .. }
+        | Step::Relay { .. }
         | Step::DropCapabilities
         | Step::NoNewPrivileges
         | Step::Undumpable
@@ -268,13 +336,6 @@ fn depth(step: &Step) -> usize {
         | Step::Link { .. }
         | Step::Limit { .. } => 0,
     }
-}
-
-pub(crate) fn limits(policy: &Policy) -> Vec<Step> {
-    let asked = [(Resource::FileSize, policy.limits.file_size), (Resource::OpenFiles, policy.limits.open_files)];
-    let mut steps = vec![Step::Limit { resource: Resource::Core, value: 0 }];
-    steps.extend(asked.into_iter().filter_map(|(resource, value)| Some(Step::Limit { resource, value: value? })));
-    steps
 }
 
 fn guards(policy: &Policy, placed: &[Placed], host: &Host) -> Vec<Guard> {

@@ -10,17 +10,12 @@ const ROOT: Host = Host {
     landlock: Some(7),
     seccomp: true,
     obstacle: None,
+    control_groups: None,
     kill_group: None,
+    process_numbers: true,
 };
-const USER: Host = Host {
-    uid: 501,
-    gid: 20,
-    kernel: Kernel { major: 5, minor: 12 },
-    landlock: None,
-    seccomp: true,
-    obstacle: None,
-    kill_group: None,
-};
+const USER: Host =
+    Host { uid: 501, gid: 20, kernel: Kernel { major: 5, minor: 12 }, landlock: None, process_numbers: false, ..ROOT };
 
 /// The shape that an agent's box has: everything below one home.
 fn agent() -> Policy {
@@ -45,6 +40,7 @@ fn refusal(policy: &Policy) -> String {
 #[test]
 fn the_plan_of_an_agent() {
     let expected = "\
+kill first, score 500
 unshare user mount pid ipc uts cgroup net
 map user 1000=0, group 1000=0, setgroups deny
 mounts private
@@ -58,6 +54,7 @@ clone #6 /h/u/state/a/.git ro
 root read-only, nosuid, nodev
 devices, /dev/shm of 268435456
 proc nosuid, nodev, noexec
+process numbers below 4396
 forbid user namespaces
 proc parts read-only
 scratch /run mode 755 of 268435456
@@ -82,6 +79,8 @@ init unreadable
 limit core 0
 landlock 7, scopes, write only /dev /h/u /proc /run /tmp /var/tmp
 seccomp
+watch processes 4096
+watch the machine's memory and disk
 ";
     assert_eq!(text(&agent(), &ROOT), expected);
 }
@@ -121,6 +120,55 @@ fn what_a_policy_adds() {
     assert!(lost.contains(&"loopback up".to_owned()) && lost.contains(&"forbid user namespaces".to_owned()));
 }
 
+/// What limits add to a plan, with each means that a machine may have.
+#[test]
+fn limits_by_every_means() {
+    let limits = Limits {
+        memory: Some(1 << 30),
+        processes: Some(500),
+        cpu_weight: Some(50),
+        disk: Some(2 << 30),
+        file_size: Some(3 << 30),
+        ..Limits::default()
+    };
+    let groups = |memory, processes, cpu| ControlGroups { parent: "/g".into(), memory, processes, cpu };
+    let of = |groups: Option<ControlGroups>, host: &Host| {
+        let host = Host { control_groups: groups, ..host.clone() };
+        let policy = agent().limits(limits.clone()).may_lack(Layer::Limits);
+        let (with, without) = (text(&policy, &host), text(&agent(), &Host { control_groups: None, ..host.clone() }));
+        let added: Vec<&str> = with.lines().filter(|line| !without.lines().any(|other| other == *line)).collect();
+        added.join("\n")
+    };
+    let disk = "limit file size 3221225472\nwatch disk 2147483648 of /h/u/state/a /h/u /tmp /h/u/repo/.git";
+    let disk_after = |watch: &str| disk.replace("\nwatch", &format!("\n{watch}\nwatch"));
+    let old = Host { kernel: Kernel { major: 5, minor: 14 }, process_numbers: false, ..ROOT };
+    let user = Host { uid: 501, ..old.clone() };
+    let held = "control group below /g, memory 1073741824, processes 500, cpu weight 50";
+    let watched = "watch memory 1073741824";
+    for (groups, host, expected) in [
+        (Some(groups(true, true, true)), &ROOT, format!("{held}\n{}", disk_after("watch processes 500"))),
+        (
+            Some(groups(false, true, false)),
+            &ROOT,
+            format!(
+                "control group below /g, processes 500\n{}",
+                disk_after(&format!("{watched}\nwatch processes 500"))
+            ),
+        ),
+        (None, &ROOT, format!("process numbers below 800\n{}", disk_after(&format!("{watched}\nwatch processes 500")))),
+        // The limit on each process comes first among those of commands.
+        (None, &user, format!("limit processes 502\n{}", disk_after(&format!("{watched}\nwatch processes 500")))),
+        (None, &old, disk_after(watched)),
+    ] {
+        assert_eq!(of(groups, host), expected);
+    }
+    for (policy, host) in [(agent().limits(limits.clone()), &old), (agent().limits(limits.clone()), &ROOT)] {
+        let refusal = Enforcement::plan(&policy, host).unwrap_err();
+        assert_eq!(refusal.layer, Layer::Limits, "{refusal}");
+        assert_eq!(host.check_limits(&limits, &policy.may_lack), Err(refusal));
+    }
+}
+
 #[test]
 fn what_is_hidden_and_exposed_is_exposed() {
     let policy = agent().hide("/run").hide("/h/u").hide("/srv/x").expose(Expose::read_only("/srv/x"));
@@ -153,6 +201,21 @@ fn steps_come_in_an_order_that_holds() {
         })
         .collect();
     assert!(stages.is_sorted());
+}
+
+#[test]
+fn a_relay_is_made_in_a_network_of_its_own_before_rights_are_dropped() {
+    let relay = agent().network(Network::Relay { port: 3128 });
+    let steps = Enforcement::plan(&relay, &ROOT).unwrap().steps().to_vec();
+    let at = |wanted: Step| steps.iter().position(|step| *step == wanted).unwrap();
+    assert!(at(Step::Unshare { network: true }) < at(Step::Loopback));
+    assert!(at(Step::Loopback) < at(Step::Relay { port: 3128 }));
+    assert!(at(Step::Relay { port: 3128 }) < at(Step::DropCapabilities));
+    assert_eq!(Step::Relay { port: 3128 }.to_string(), "relay 127.0.0.1:3128");
+    for network in [Network::None, Network::Host] {
+        assert_eq!(Enforcement::plan(&agent().network(network), &ROOT).unwrap().relay(), None);
+    }
+    assert!(refusal(&agent().network(Network::Relay { port: 0 })).contains("0 is none"));
 }
 
 #[test]

@@ -80,14 +80,14 @@ impl Expose {
     }
 }
 
-/// How much a box may use. What is not given is not bounded.
+/// How much a box may use. What is not given is not bounded, but for the number of processes.
 ///
 /// Core dumps are always off: they would be written where the host's pattern says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The most memory of all its processes together, in bytes.
     pub memory: Option<u64>,
-    /// The most processes and threads at once.
+    /// The most processes and threads at once; 4096 if not given, where the machine can bound them.
     pub processes: Option<u32>,
     /// Its share of the processor where others want it too, from 1 to 10000; 100 is what everything else has.
     pub cpu_weight: Option<u16>,

@@ -1,6 +1,7 @@
 //! Finding out what this machine can do, by doing it: an empty box is started, the canary is run in it, and it is ended.
 
 use crate::canary;
+use crate::cgroup::ControlGroups;
 use crate::command::Command;
 use crate::error::StartError;
 use crate::filter;
@@ -14,6 +15,9 @@ use crate::sandbox::Sandbox;
 use crate::sys;
 use crate::wire::Status;
 
+/// In how many places a control group is tried; the rest bound no more.
+const PLACES: usize = 3;
+
 impl Host {
     /// Looks at this machine. Asking the kernel's settings would not do: containers and security modules refuse what these
     /// allow.
@@ -25,8 +29,17 @@ impl Host {
             landlock: sys::landlock_version(),
             seccomp: filter::is_known_here() && sys::has_seccomp(),
             obstacle: None,
+            control_groups: None,
+            process_numbers: false,
             kill_group: None,
         };
+        let groups = ControlGroups::find();
+        // Everything at once, for that is how it is on most machines.
+        let all = Self { control_groups: groups.first().cloned(), process_numbers: numbered(&offered), ..offered };
+        if confines(&all, launcher).await == Ok(true) {
+            return all;
+        }
+        let offered = all.with_limits(groups, launcher).await;
         if confines(&offered, launcher).await == Ok(true) {
             return offered;
         }
@@ -42,6 +55,37 @@ impl Host {
             landlock: if confines(&fenced, launcher).await == Ok(true) { offered.landlock } else { None },
             ..offered
         }
+    }
+}
+
+impl Host {
+    /// The same with what limits can be enforced by here, as far as an empty box starts with it.
+    async fn with_limits(self, groups: Vec<ControlGroups>, launcher: &Launcher) -> Self {
+        let mut known = Self { control_groups: None, process_numbers: numbered(&self), ..self };
+        if known.process_numbers && !starts(&known, launcher).await {
+            known.process_numbers = false;
+        }
+        for groups in groups.into_iter().take(PLACES) {
+            let grouped = Self { control_groups: Some(groups), ..known.clone() };
+            if starts(&grouped, launcher).await {
+                return grouped;
+            }
+        }
+        known
+    }
+}
+
+/// Never on an older kernel, where a box that root runs would set the host's own bound.
+fn numbered(host: &Host) -> bool {
+    host.kernel >= Kernel::NUMBERS_BY_NAMESPACE
+}
+
+/// Whether an empty box starts, without guards.
+async fn starts(host: &Host, launcher: &Launcher) -> bool {
+    let bare = Host { landlock: None, seccomp: false, ..host.clone() };
+    match Sandbox::start(&Enforcement::empty(&bare), launcher).await {
+        Ok(sandbox) => sandbox.kill().await.is_ok(),
+        Err(_) => false,
     }
 }
 

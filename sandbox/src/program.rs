@@ -1,5 +1,6 @@
 //! Starting one command, in init: fork, make the child ordinary, exec.
 
+use crate::cgroup::Group;
 use crate::guard::Guards;
 use crate::plan::Enforcement;
 use crate::reach::KillGroup;
@@ -25,7 +26,9 @@ pub(crate) struct Program<'a> {
     pub(crate) cwd: OsString,
     pub(crate) enforcement: &'a Enforcement,
     pub(crate) guards: &'a Guards,
-    /// What it joins before anything else of it runs.
+    /// The bounds it joins before anything else of it runs.
+    pub(crate) bounds: Option<&'a Group>,
+    /// What it is killed by, which it joins then.
     pub(crate) group: Option<&'a KillGroup>,
 }
 
@@ -184,6 +187,8 @@ fn run(
 }
 
 fn prepare(program: &Program<'_>, streams: [OwnedFd; 3], init: Option<&UnixDatagram>) -> Result<(), Failure> {
+    // First, so that everything it uses is counted.
+    program.bounds.map_or(Ok(()), Group::enter).map_err(setup)?;
     if let Some(group) = program.group {
         group.join().map_err(setup)?;
     }
@@ -221,6 +226,7 @@ fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
         Resource::Core => Kind::RLIMIT_CORE,
         Resource::FileSize => Kind::RLIMIT_FSIZE,
         Resource::OpenFiles => Kind::RLIMIT_NOFILE,
+        Resource::Processes => Kind::RLIMIT_NPROC,
     };
     let (_, hard) = getrlimit(kind)?;
     let value = value.min(hard);

@@ -1,8 +1,9 @@
 //! What is in force in a box, by name: for records, and for those who want to know.
 
+use crate::bounds::Watch;
 use crate::guard::Guard;
 use crate::plan::Enforcement;
-use crate::step::Step;
+use crate::step::{Resource, Step};
 use std::fmt;
 
 /// One thing that protects the host from what runs in a box. Its name is stable.
@@ -38,6 +39,16 @@ pub enum Protection {
     LandlockScopes,
     /// System calls are filtered.
     Seccomp,
+    /// The memory of all its processes together is bounded.
+    MemoryLimit,
+    /// The number of its processes is bounded.
+    ProcessLimit,
+    /// It has a share of the processor.
+    CpuWeight,
+    /// The space of what it can write is bounded.
+    DiskLimit,
+    /// The size of each file it writes is bounded.
+    FileSizeLimit,
     /// A command can read where it should and nowhere else, by rules on the process.
     LandlockReads,
     /// A command can neither connect nor listen over TCP, by rules on the process.
@@ -69,6 +80,11 @@ impl Protection {
             Self::LandlockFiles => "landlock-files",
             Self::LandlockScopes => "landlock-scopes",
             Self::Seccomp => "seccomp",
+            Self::MemoryLimit => "memory-limit",
+            Self::ProcessLimit => "process-limit",
+            Self::CpuWeight => "cpu-weight",
+            Self::DiskLimit => "disk-limit",
+            Self::FileSizeLimit => "file-size-limit",
             Self::LandlockReads => "landlock-reads",
             Self::LandlockNetwork => "landlock-network",
             Self::SocketFilter => "socket-filter",
@@ -90,6 +106,7 @@ impl Enforcement {
     pub fn layers(&self) -> Vec<Protection> {
         let mut all: Vec<Protection> = self.steps().iter().flat_map(of_step).collect();
         all.extend(self.guards().iter().flat_map(of_guard));
+        all.extend(of_watch(self.watch()));
         all.sort_unstable();
         all.dedup();
         all
@@ -116,7 +133,17 @@ fn of_step(step: &Step) -> Vec<Protection> {
         Step::DropCapabilities => vec![Protection::NoCapabilities],
         Step::NoNewPrivileges => vec![Protection::NoNewPrivileges],
         Step::KillGroup { .. } => vec![Protection::KillGroup],
-        Step::Map { .. }
+        Step::ControlGroup { memory, processes, cpu_weight, .. } => {
+            let memory = memory.map(|_| Protection::MemoryLimit);
+            let processes = processes.map(|_| Protection::ProcessLimit);
+            memory.into_iter().chain(processes).chain(cpu_weight.map(|_| Protection::CpuWeight)).collect()
+        }
+        Step::ProcessNumbers { .. } | Step::Limit { resource: Resource::Processes, .. } => {
+            vec![Protection::ProcessLimit]
+        }
+        Step::Limit { resource: Resource::FileSize, .. } => vec![Protection::FileSizeLimit],
+        Step::KillFirst { .. }
+        | Step::Map { .. }
         | Step::Private
         | Step::Clone { .. }
         | Step::Devices { .. }
@@ -130,12 +157,18 @@ fn of_step(step: &Step) -> Vec<Protection> {
         | Step::Hostname { .. }
         | Step::Loopback
         | Step::Listen { .. }
+        | Step::Relay { .. }
         | Step::Undumpable
         | Step::LeaveSession
         | Step::Adopt
         | Step::Link { .. }
-        | Step::Limit { .. } => Vec::new(),
+        | Step::Limit { resource: Resource::Core | Resource::OpenFiles, .. } => Vec::new(),
     }
+}
+
+fn of_watch(watch: &Watch) -> impl Iterator<Item = Protection> {
+    let memory = watch.memory.map(|_| Protection::MemoryLimit);
+    memory.into_iter().chain(watch.disk.map(|_| Protection::DiskLimit))
 }
 
 fn of_guard(guard: &Guard) -> Vec<Protection> {

@@ -4,6 +4,7 @@
 //! whose end says that nothing of the box is left. All methods take `&self`, so a box may be frozen or killed while
 //! another task waits for its command.
 
+use crate::cgroup::Leaf;
 use crate::command::{self, Child, Command, Exit};
 use crate::error::{BoxError, SpawnError, StartError};
 use crate::init;
@@ -14,6 +15,7 @@ use nix::sys::signal::Signal;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
+use std::net::TcpListener as TcpStdListener;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
@@ -21,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -58,6 +60,7 @@ pub struct Sandbox {
     ended: watch::Receiver<End>,
     reader: JoinHandle<()>,
     listeners: Mutex<HashMap<PathBuf, StdListener>>,
+    relay: Mutex<Option<TcpStdListener>>,
     next: AtomicU64,
 }
 
@@ -78,11 +81,12 @@ fn lock(shared: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
 impl Sandbox {
     /// Starts a box. When this returns an error, nothing of it is left.
     pub async fn start(enforcement: &Enforcement, launcher: &Launcher) -> Result<Self, StartError> {
+        let (leaf, files) = group(enforcement)?;
         let (mut outer, control) = launch::launch(launcher)?;
-        let born = tokio::time::timeout(READY, birth(enforcement, &control)).await;
+        let born = tokio::time::timeout(READY, birth(enforcement, &control, files)).await;
         let failure = match born {
             Ok(Ok(Some((init, listeners)))) => {
-                return Ok(Self::assemble(enforcement, control, outer, init, listeners));
+                return Ok(Self::assemble(enforcement, control, (outer, leaf), init, listeners));
             }
             Ok(Ok(None)) => None,
             Ok(Err(error)) => Some(error),
@@ -97,18 +101,30 @@ impl Sandbox {
     fn assemble(
         enforcement: &Enforcement,
         control: Control,
-        outer: tokio::process::Child,
+        (outer, leaf): (tokio::process::Child, Option<Leaf>),
         init: OwnedFd,
         listeners: Vec<OwnedFd>,
     ) -> Self {
         let control = Arc::new(control);
         let waiting = Shared::default();
         let (tell_end, ended) = watch::channel(End::NotYet);
-        tokio::spawn(keep(outer, tell_end));
+        tokio::spawn(keep(outer, leaf, tell_end));
         let reader = tokio::spawn(read(Arc::clone(&control), Arc::clone(&waiting)));
         let paths = enforcement.listeners().map(Path::to_owned);
-        let listeners = paths.zip(listeners.into_iter().map(StdListener::from)).collect();
-        Self { control, init, waiting, ended, reader, listeners: Mutex::new(listeners), next: AtomicU64::new(1) }
+        let mut files = listeners.into_iter();
+        // The map stops at the last path, and leaves the socket of the relay where it is.
+        let listeners = paths.zip(files.by_ref().map(StdListener::from)).collect();
+        let relay = enforcement.relay().and_then(|_| files.next()).map(TcpStdListener::from);
+        Self {
+            control,
+            init,
+            waiting,
+            ended,
+            reader,
+            listeners: Mutex::new(listeners),
+            relay: Mutex::new(relay),
+            next: AtomicU64::new(1),
+        }
     }
 
     /// Starts a command. One main command runs at a time; the next may start as soon as the last one's
@@ -184,6 +200,17 @@ impl Sandbox {
         UnixListener::from_std(listener).map(Some)
     }
 
+    /// The listening end of the relay, on which nobody but the box's processes can connect; `None` if the policy has
+    /// none, or if it was taken before. The box's network lives as long as this does, so it is to go with the box.
+    pub fn take_relay(&self) -> io::Result<Option<TcpListener>> {
+        let taken = self.relay.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(listener) = taken else {
+            return Ok(None);
+        };
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener).map(Some)
+    }
+
     /// Kills the box and waits until the last process of it is gone. Without a pid namespace, tells of processes that could not
     /// be ended in time.
     pub async fn kill(&self) -> Result<(), BoxError> {
@@ -243,12 +270,28 @@ impl Drop for Sandbox {
     }
 }
 
+/// Makes the control group of a box that is to have one, with the files to hand over.
+fn group(enforcement: &Enforcement) -> Result<(Option<Leaf>, Vec<OwnedFd>), StartError> {
+    let Some((index, parent, bounds)) = enforcement.control_group() else {
+        return Ok((None, Vec::new()));
+    };
+    let made = Leaf::make(parent, bounds);
+    let (leaf, files) =
+        made.map_err(|fault| step_error(enforcement, index, fault.path.map(Into::into), fault.errno))?;
+    Ok((Some(leaf), files))
+}
+
 /// Gives the order to start and follows it until the box is ready; `None` if it ended without a word.
-async fn birth(enforcement: &Enforcement, control: &Control) -> Result<Option<(OwnedFd, Vec<OwnedFd>)>, StartError> {
-    match control.send(&Order::Start(enforcement.clone()), &[]).await {
+async fn birth(
+    enforcement: &Enforcement,
+    control: &Control,
+    files: Vec<OwnedFd>,
+) -> Result<Option<(OwnedFd, Vec<OwnedFd>)>, StartError> {
+    match control.send(&Order::Start(enforcement.clone()), &files).await {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(None),
         other => other?,
     }
+    drop(files);
     let mut init = None;
     while let Some((report, mut files)) = control.receive().await? {
         match report {
@@ -300,9 +343,11 @@ async fn bury(outer: &mut tokio::process::Child) -> String {
 }
 
 /// Waits for the outer process, which outlives everything in the box.
-async fn keep(mut outer: tokio::process::Child, ended: watch::Sender<End>) {
+async fn keep(mut outer: tokio::process::Child, leaf: Option<Leaf>, ended: watch::Sender<End>) {
     // It has no other parent than us, so this fails only if it was collected already.
     let code = outer.wait().await.ok().and_then(|status| status.code());
+    // Empty now, unless the outer process was killed from outside. Then the next start removes it.
+    drop(leaf);
     ended.send_replace(if code == Some(init::ESCAPED) { End::Escaped } else { End::Whole });
 }
 

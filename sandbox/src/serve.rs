@@ -4,11 +4,14 @@
 //! One thread, one loop. The kernel delivers to process 1 only signals it asks for, so nothing inside can disturb it; where
 //! init is no process 1, the rules on commands keep their signals from it. Who is signalled, and how, is [`crate::reach`]'s.
 
+use crate::cgroup::Group;
 use crate::deputy;
 use crate::guard::{Guard, Guards};
+use crate::limit::LimitHit;
 use crate::plan::Enforcement;
 use crate::program::{self, Program};
 use crate::reach::{self, Family, Reach, Sweep};
+use crate::watchdog::Watchdog;
 use crate::wire::{self, Answer, Order, Report, Status};
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
@@ -43,6 +46,8 @@ struct Init<'a> {
     family: &'a Family,
     control: BorrowedFd<'a>,
     running: HashMap<Pid, Running>,
+    bounds: Option<&'a Group>,
+    watchdog: Watchdog<'a>,
     /// Where commands ask for what they may not do themselves.
     asking: Vec<OwnedFd>,
 }
@@ -52,6 +57,7 @@ pub(crate) fn serve(
     enforcement: &Enforcement,
     guards: &Guards,
     family: &Family,
+    bounds: Option<&Group>,
     control: BorrowedFd<'_>,
 ) -> io::Result<()> {
     let mut watched = SigSet::empty();
@@ -63,12 +69,15 @@ pub(crate) fn serve(
     }
     watched.thread_block()?;
     let ended = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let mut init = Init { enforcement, guards, family, control, running: HashMap::new(), asking: Vec::new() };
+    let watchdog = Watchdog::new(enforcement, family, bounds);
+    let (running, asking) = (HashMap::new(), Vec::new());
+    let mut init = Init { enforcement, guards, family, control, running, bounds, watchdog, asking };
     loop {
         let mut fds =
             vec![PollFd::new(&control, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
         fds.extend(init.asking.iter().map(|asking| PollFd::new(asking, PollFlags::IN)));
-        match rustix::event::poll(&mut fds, None) {
+        let wait = init.watchdog.wait().and_then(|wait| Timespec::try_from(wait).ok());
+        match rustix::event::poll(&mut fds, wait.as_ref()) {
             Err(rustix::io::Errno::INTR) => continue,
             other => other?,
         };
@@ -97,6 +106,7 @@ pub(crate) fn serve(
                 Some((order, files)) => init.obey(order, files)?,
             }
         }
+        init.watch()?;
     }
 }
 
@@ -122,8 +132,9 @@ impl Init<'_> {
             Order::Start(_) => return Err(io::Error::from(io::ErrorKind::InvalidData)),
             Order::Spawn { id, argv, env, cwd, files: given, aside } => {
                 let cwd = if cwd.is_empty() { self.enforcement.workdir().as_os_str() } else { OsStr::new(&cwd) };
-                let (enforcement, guards, group) = (self.enforcement, self.guards, self.family.group());
-                let program = Program { argv, env, cwd: cwd.to_owned(), enforcement, guards, group };
+                let (enforcement, guards) = (self.enforcement, self.guards);
+                let (bounds, group) = (self.bounds, self.family.group());
+                let program = Program { argv, env, cwd: cwd.to_owned(), enforcement, guards, bounds, group };
                 (id, self.spawn(id, &program, given, files, aside))
             }
             Order::Signal { id, signal } => (id, refused(self.family.signal(signal), Answer::Done)),
@@ -147,8 +158,13 @@ impl Init<'_> {
         }
         match program::start(program, given, files) {
             Ok((pid, asking)) => {
+                if self.running.is_empty() {
+                    // What came of the command before is not this one's affair.
+                    self.watchdog.rest();
+                }
                 self.asking.extend(asking);
                 self.running.insert(pid, Running { id, aside });
+                self.watchdog.begin();
                 Answer::Done
             }
             Err((stage, errno)) => Answer::NotStarted { stage, errno },
@@ -162,24 +178,41 @@ impl Init<'_> {
                 continue;
             };
             if running.aside {
-                self.tell_end(running.id, status, Sweep::default())?;
+                self.tell_end(running.id, status, Sweep::default(), None)?;
                 continue;
             }
             // Those that ended by themselves meanwhile are no leftovers.
             let mut asides = self.reap_all()?;
+            let mut limit = self.watchdog.judge_end(status);
             let sweep = self.sweep(&mut asides)?;
-            self.tell_end(running.id, status, sweep)?;
-            self.tell_ends(asides, Sweep::default())?;
+            limit = limit.or_else(|| self.watchdog.judge_what_is_left());
+            self.tell_end(running.id, status, sweep, limit)?;
+            self.tell_ends(asides, Sweep::default(), None)?;
         }
         Ok(())
     }
 
+    /// Looks at what the box uses, and ends everything in it if that is too much.
+    fn watch(&mut self) -> io::Result<()> {
+        if self.running.is_empty() {
+            self.watchdog.rest();
+        }
+        match self.watchdog.look() {
+            Some(hit) => self.end_all(Some(hit)).map(drop),
+            None => Ok(()),
+        }
+    }
+
     fn kill_all(&mut self) -> io::Result<Answer> {
+        self.end_all(None)
+    }
+
+    fn end_all(&mut self, limit: Option<LimitHit>) -> io::Result<Answer> {
         let mut ends = self.reap_all()?;
         let already = count(ends.len());
         let sweep = self.sweep(&mut ends)?;
         let commands = count(ends.len()).saturating_sub(already);
-        self.tell_ends(ends, Sweep { killed: sweep.killed.saturating_sub(commands), ..sweep })?;
+        self.tell_ends(ends, Sweep { killed: sweep.killed.saturating_sub(commands), ..sweep }, limit)?;
         Ok(if sweep.escaped > 0 { Answer::Restless { running: sweep.escaped } } else { Answer::Count(sweep.killed) })
     }
 
@@ -194,6 +227,7 @@ impl Init<'_> {
 
     /// Kills everything and collects it until nothing is left.
     fn sweep(&mut self, ends: &mut Vec<(Running, Status)>) -> io::Result<Sweep> {
+        self.bounds.iter().for_each(|group| group.kill());
         let running = &mut self.running;
         self.family.sweep(|pid, status| {
             let status = status_of(status);
@@ -202,13 +236,19 @@ impl Init<'_> {
         })
     }
 
-    fn tell_end(&self, id: u64, status: Status, Sweep { killed: leftovers, escaped }: Sweep) -> io::Result<()> {
-        self.tell(&Report::Exited { id, status, leftovers, escaped, limit: None })
+    fn tell_end(
+        &self,
+        id: u64,
+        status: Status,
+        Sweep { killed: leftovers, escaped }: Sweep,
+        limit: Option<LimitHit>,
+    ) -> io::Result<()> {
+        self.tell(&Report::Exited { id, status, leftovers, escaped, limit })
     }
 
-    fn tell_ends(&self, ends: Vec<(Running, Status)>, sweep: Sweep) -> io::Result<()> {
+    fn tell_ends(&self, ends: Vec<(Running, Status)>, sweep: Sweep, limit: Option<LimitHit>) -> io::Result<()> {
         ends.into_iter().try_for_each(|(running, status)| {
-            self.tell_end(running.id, status, if running.aside { Sweep::default() } else { sweep })
+            self.tell_end(running.id, status, if running.aside { Sweep::default() } else { sweep }, limit)
         })
     }
 

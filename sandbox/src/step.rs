@@ -25,6 +25,8 @@ pub enum Resource {
     FileSize,
     /// Number of open files.
     OpenFiles,
+    /// Number of processes and threads of the user in this user namespace, the two that serve the box among them.
+    Processes,
 }
 
 /// Who carries out a step.
@@ -42,6 +44,23 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
+    /// When the machine runs out of memory, the kernel takes the box before other programs.
+    KillFirst {
+        /// What is added to the kernel's score, in thousandths of the machine's memory.
+        score: u32,
+    },
+    /// A control group of the box's own, made by the parent, for its commands; what serves the box is in one beside it.
+    ControlGroup {
+        /// Below which group.
+        #[serde(with = "crate::wire::path")]
+        parent: PathBuf,
+        /// The most memory of its commands, in bytes.
+        memory: Option<u64>,
+        /// The most processes and threads of its commands.
+        processes: Option<u32>,
+        /// Its share of the processor; 100 is what every other group has.
+        cpu_weight: Option<u16>,
+    },
     /// New user, mount, pid, ipc, uts and cgroup namespaces, and a network one if asked.
     Unshare {
         /// Whether the box gets a network of its own.
@@ -75,6 +94,12 @@ pub enum Step {
     },
     /// A `/proc` that shows this box alone.
     Processes,
+    /// The kernel gives out process numbers of the box below this one only. It gives out the first 300 once and then never
+    /// again, so this is 300 more than the processes that are always possible, and at first there can be as many more.
+    ProcessNumbers {
+        /// The first number that is not given out.
+        below: u32,
+    },
     /// No user namespace can be created inside.
     ForbidNesting,
     /// Everything in `/proc` that is not about a process of the box becomes read-only.
@@ -134,6 +159,11 @@ pub enum Step {
         #[serde(with = "crate::wire::path")]
         path: PathBuf,
     },
+    /// A TCP socket on the box's own loopback that the box can connect to and the parent process accepts on.
+    Relay {
+        /// The port.
+        port: u16,
+    },
     /// No capability is left, nor can one come back.
     DropCapabilities,
     /// No program can give more rights than its caller has.
@@ -172,12 +202,18 @@ impl Step {
     /// Who carries it out.
     pub const fn stage(&self) -> Stage {
         match self {
-            Self::Unshare { .. } | Self::Map { .. } | Self::LeaveSession | Self::KillGroup { .. } => Stage::Outer,
+            Self::KillFirst { .. }
+            | Self::ControlGroup { .. }
+            | Self::Unshare { .. }
+            | Self::Map { .. }
+            | Self::LeaveSession
+            | Self::KillGroup { .. } => Stage::Outer,
             Self::Private
             | Self::Clone { .. }
             | Self::Root
             | Self::Devices { .. }
             | Self::Processes
+            | Self::ProcessNumbers { .. }
             | Self::ForbidNesting
             | Self::ProtectProcesses
             | Self::Scratch { .. }
@@ -189,6 +225,7 @@ impl Step {
             | Self::Hostname { .. }
             | Self::Loopback
             | Self::Listen { .. }
+            | Self::Relay { .. }
             | Self::DropCapabilities
             | Self::NoNewPrivileges
             | Self::Adopt
@@ -202,6 +239,13 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::KillFirst { score } => write!(f, "kill first, score {score}"),
+            Self::ControlGroup { parent, memory, processes, cpu_weight } => {
+                write!(f, "control group below {}", parent.display())?;
+                memory.iter().try_for_each(|memory| write!(f, ", memory {memory}"))?;
+                processes.iter().try_for_each(|processes| write!(f, ", processes {processes}"))?;
+                cpu_weight.iter().try_for_each(|weight| write!(f, ", cpu weight {weight}"))
+            }
             Self::Unshare { network: true } => f.write_str("unshare user mount pid ipc uts cgroup net"),
             Self::Unshare { network: false } => f.write_str("unshare user mount pid ipc uts cgroup"),
             Self::Map { user, group } => write!(
@@ -216,6 +260,7 @@ impl fmt::Display for Step {
             Self::Root => f.write_str("root read-only, nosuid, nodev"),
             Self::Devices { size } => write!(f, "devices, /dev/shm of {size}"),
             Self::Processes => f.write_str("proc nosuid, nodev, noexec"),
+            Self::ProcessNumbers { below } => write!(f, "process numbers below {below}"),
             Self::ForbidNesting => f.write_str("forbid user namespaces"),
             Self::ProtectProcesses => f.write_str("proc parts read-only"),
             Self::Scratch { target, mode, size } => {
@@ -229,6 +274,7 @@ impl fmt::Display for Step {
             Self::Hostname { name } => write!(f, "hostname {name}"),
             Self::Loopback => f.write_str("loopback up"),
             Self::Listen { path } => write!(f, "listen {}", path.display()),
+            Self::Relay { port } => write!(f, "relay 127.0.0.1:{port}"),
             Self::DropCapabilities => f.write_str("drop capabilities"),
             Self::NoNewPrivileges => f.write_str("no new privileges"),
             Self::Undumpable => f.write_str("init unreadable"),
@@ -256,6 +302,7 @@ impl fmt::Display for Resource {
             Self::Core => "core",
             Self::FileSize => "file size",
             Self::OpenFiles => "open files",
+            Self::Processes => "processes",
         })
     }
 }

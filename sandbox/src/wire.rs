@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const INLINE: usize = 32 * 1024;
 /// The longest value at all: well above what the kernel takes as arguments and environment of one program.
 const LONGEST: u64 = 64 << 20;
-/// Files in one packet: three streams and a memory file, or listeners.
+/// Files in one packet: three streams, or those of a control group, and a memory file; or listeners.
 pub(crate) const MOST_FILES: usize = 16;
 
 const IN_PACKET: u8 = b'p';
@@ -98,7 +98,7 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// From the outer process, with a pidfd of init beside it.
     Born,
-    /// All steps done; the listening sockets come beside it, in the order of the plan.
+    /// All steps done; the listening sockets come beside it, in the order of the plan, that of the relay last.
     Ready,
     /// A step failed, or a guard, which are counted on from there: its index, the path it was about, the kernel's answer.
     Failed { step: usize, path: Option<OsString>, errno: i32 },

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::Error;
+use super::network::{self, Gateway};
 use super::output::{Allowance, OutputLog};
 use super::supervise::{Bounds, Cut, Ended, Happening, Supervisor, output_pipe};
 use super::turn::{Progress, Scribe, TurnEnd};
@@ -27,7 +28,7 @@ use crate::change::{self, Captured, Capturer, Snapshot};
 use crate::model::change::Actor;
 use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Subject, TurnStarted};
 use crate::model::plan::{AgentTask, Argv};
-use crate::model::{AttemptOutcome, CommitId, ProcessEnd, RefName, RepoPath, TurnId};
+use crate::model::{AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::{Record, RunDir};
 use crate::workspace::{Workspace, box_variables, seen, working_box};
@@ -84,11 +85,20 @@ struct Stop {
     outcome: AttemptOutcome,
     reason: String,
     end: Option<ProcessEnd>,
+    limit: Option<LimitMet>,
 }
 
 impl Stop {
     fn new(outcome: AttemptOutcome, reason: impl Into<String>) -> Self {
-        Self { outcome, reason: reason.into(), end: None }
+        Self { outcome, reason: reason.into(), end: None, limit: None }
+    }
+}
+
+/// The limit that a command was ended for.
+fn limit_of(cut: Option<Cut>) -> Option<LimitMet> {
+    match cut {
+        Some(Cut::Limit(met)) => Some(met),
+        Some(Cut::TimedOut | Cut::Idle | Cut::OutputLimit | Cut::Stopped) | None => None,
     }
 }
 
@@ -101,9 +111,12 @@ pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
     let mut attempt = Attempt::new(&assignment, begun);
     let worked = match attempt.open_box().await {
         Ok(Err(stop)) => Ok(Some(stop)),
-        Ok(Ok((boxed, mut socket))) => {
+        Ok(Ok(Opened { boxed, mut socket, gateway })) => {
             let stop = attempt.work(&boxed, socket.as_mut()).await;
             let closed = boxed.shutdown().await;
+            if let Some(gateway) = gateway {
+                attempt.hints.extend(gateway.close().await);
+            }
             stop.and_then(|stop| closed_well(stop, closed))
         }
         Err(error) => Err(error),
@@ -118,6 +131,13 @@ pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
         (stop, Ok(())) => stop,
     };
     attempt.finish(stop, begun.elapsed())
+}
+
+/// A box, with what serves it.
+struct Opened {
+    boxed: Sandbox,
+    socket: Option<TurnSocket>,
+    gateway: Option<Gateway>,
 }
 
 /// What outlives a box that has no namespace to end with is this agent's misfortune: nothing of it may be merged.
@@ -179,8 +199,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn open_box(&mut self) -> Going<(Sandbox, Option<TurnSocket>)> {
-        let Assignment { task, workspace, capturer, .. } = self.of;
+    async fn open_box(&mut self) -> Going<Opened> {
+        let Assignment { task, workspace, capturer, run, attempt, .. } = self.of;
         let refused = |reason: String| Ok(Err(Stop::new(AttemptOutcome::SandboxRefused, reason)));
         if let Err(error) = capturer.environment.require_program() {
             return refused(error.to_string());
@@ -194,6 +214,10 @@ impl<'a> Attempt<'a> {
             Ok(enforcement) => enforcement,
             Err(refusal) => return refused(refusal.to_string()),
         };
+        let proxy = match network::prepare(&task.sandbox.network, &capturer.environment, network::OF_AGENTS).await {
+            Ok(proxy) => proxy,
+            Err(reason) => return refused(reason),
+        };
         match tokio::task::block_in_place(|| workspace.enter(capturer.host.form(), &capturer.surroundings)) {
             Ok(()) => {}
             Err(error @ crate::workspace::Error::Tampered { .. }) => {
@@ -205,7 +229,9 @@ impl<'a> Attempt<'a> {
         match Sandbox::start(enforcement, &capturer.environment.launcher()).await {
             Ok(boxed) => {
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
-                Ok(Ok((boxed, listener.map(TurnSocket::new))))
+                let open = |setup| Gateway::open(&boxed, setup, run.network(&task.name), u64::from(*attempt));
+                let gateway = proxy.map(open).transpose().map_err(Error::Pipe)?.flatten();
+                Ok(Ok(Opened { boxed, socket: listener.map(TurnSocket::new), gateway }))
             }
             Err(error) => refused(with_causes(&error)),
         }
@@ -251,7 +277,7 @@ impl<'a> Attempt<'a> {
             Ended { end, cut, .. } => {
                 let why = cut.map_or_else(|| end.to_string(), |cut| self.cut_text(cut, ended.leftovers));
                 let reason = format!("setup `{}` failed: {why}", shell_words::join(argv));
-                Ok(Err(Stop { outcome: AttemptOutcome::SetupFailed, reason, end: Some(end) }))
+                Ok(Err(Stop { outcome: AttemptOutcome::SetupFailed, reason, end: Some(end), limit: limit_of(cut) }))
             }
         }
     }
@@ -333,7 +359,7 @@ impl<'a> Attempt<'a> {
                     Some(cut) => self.cut_text(cut, ended.leftovers),
                     None => format!("`{}` ended with {}", shell_words::join(argv), ended.end),
                 };
-                Err(Stop { outcome, reason, end: Some(ended.end) })
+                Err(Stop { outcome, reason, end: Some(ended.end), limit: limit_of(ended.cut) })
             }
         })
     }
@@ -515,6 +541,7 @@ impl<'a> Attempt<'a> {
         let mut variables = passed;
         let own_places = self.enforcement.iter().flat_map(|it| box_variables(&capturer.environment, it));
         variables.extend(own_places);
+        variables.extend(crate::workspace::network_variables(&task.sandbox.network));
         let mut own = |name: &str, value: String| {
             variables.insert(name.into(), value.into());
         };
@@ -543,6 +570,7 @@ impl<'a> Attempt<'a> {
             Cut::TimedOut => format!("timed out after {:#}{killed}", limits.time),
             Cut::Idle => format!("silent for {:#}{killed}", limits.idle),
             Cut::OutputLimit => format!("wrote more than {} bytes of output{killed}", limits.output),
+            Cut::Limit(met) => format!("{met}{}", killed.replacen(", ", "; ", 1)),
             Cut::Stopped => format!("stopped{killed}"),
         }
     }
@@ -556,6 +584,7 @@ impl<'a> Attempt<'a> {
             outcome: stop.outcome,
             reason: stop.reason,
             end: stop.end.or(self.last_end),
+            limit: stop.limit,
             leftover_processes: self.leftovers,
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             snapshot: mergeable.as_ref().map(|snapshot| snapshot.commit.clone()),
@@ -597,6 +626,7 @@ fn stop_of_command(ended: &Ended) -> Option<AttemptOutcome> {
         (Some(Cut::TimedOut), _) => Some(AttemptOutcome::TimedOut),
         (Some(Cut::Idle), _) => Some(AttemptOutcome::Idle),
         (Some(Cut::OutputLimit), _) => Some(AttemptOutcome::OutputLimit),
+        (Some(Cut::Limit(_)), _) => Some(AttemptOutcome::Limit),
         (Some(Cut::Stopped), _) => Some(AttemptOutcome::Interrupted),
         (None, false) => Some(AttemptOutcome::Failed),
         (None, true) => None,

@@ -1,7 +1,7 @@
 //! One attempt of one agent: its box, its turns, its end.
 //!
 //! [`attempt::run`] is the whole of it. Around it stand the pieces it is made of: [`supervise`] watches a command,
-//! [`output`] keeps what it prints, [`turn_socket`] is how an agent ends a turn itself.
+//! [`output`] keeps what it prints, [`network`] is what it reaches others by, [`turn_socket`] is how an agent ends a turn itself.
 //!
 //! Promises: the attempt, its fork point and its base are in the journal before anything of the agent runs. Every turn
 //! that began ends with a capture, however it ended, so that no work is lost. When [`attempt::run`] returns, no process
@@ -9,6 +9,7 @@
 
 pub mod attempt;
 mod error;
+pub mod network;
 pub mod output;
 pub mod supervise;
 mod turn;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::Error;
 use super::output::{Allowance, OutputLog};
 use super::turn_socket::{TurnRequest, TurnSocket};
-use crate::model::ProcessEnd;
+use crate::model::{LimitMet, ProcessEnd};
 
 /// How long a command has between being asked to end and being killed.
 pub const GRACE: Duration = Duration::from_secs(5);
@@ -49,6 +49,8 @@ pub enum Cut {
     Idle,
     /// It printed too much.
     OutputLimit,
+    /// It met a limit of its box.
+    Limit(LimitMet),
     /// The run was stopped.
     Stopped,
 }
@@ -150,7 +152,8 @@ impl Supervisor {
     }
 
     fn ended(&self, exit: Exit) -> Ended {
-        Ended { end: process_end(exit), leftovers: exit.leftovers, cut: self.cut }
+        let cut = self.cut.or(exit.limit.map(|hit| Cut::Limit(hit.into())));
+        Ended { end: process_end(exit), leftovers: exit.leftovers, cut }
     }
 
     fn take_in(

@@ -1,10 +1,10 @@
 //! The card of a conflict.
 
 use super::identity::card_id;
-use super::wording::{begin_anew, listed, look_at, named, option, stage};
+use super::wording::{begin_anew, leave_out, listed, look_at, named, option, stage};
 use crate::git;
-use crate::model::AgentName;
 use crate::model::card::{Card, CardKind, CardOption, CardState, ConflictMessage, Sides};
+use crate::model::{AgentName, CardId};
 
 /// The card of a conflict of `waiting`, whose work is not merged. `others` are agents already merged that changed the same
 /// paths; none where it is the target's own history that it conflicts with.
@@ -15,19 +15,21 @@ pub fn conflict(conflict: &git::Conflict, sides: Sides, waiting: &AgentName, oth
     let paths = conflict.paths();
     let with = if others.is_empty() { "the target".to_owned() } else { named(others) };
     let summary = format!("`{waiting}` conflicts with {with} in {} ({})", listed(&paths), conflict.kinds.join(", "));
+    let id = card_id(CardKind::Conflict, &agents, &conflict.fingerprint);
     Card {
-        id: card_id(CardKind::Conflict, &agents, &conflict.fingerprint),
         kind: CardKind::Conflict,
         state: CardState::NeedsHuman,
         paths,
         summary,
+        options: options(&id, waiting, others, &sides),
+        id,
         stages: conflict.stages.iter().map(|it| stage(&it.path, it.side.stage(), &it.entry)).collect(),
         messages: conflict.messages.iter().map(message).collect(),
         fingerprint: conflict.fingerprint.clone(),
-        options: options(waiting, others, &sides),
         agents,
         sides: Some(sides),
         resolution: None,
+        answer: None,
     }
 }
 
@@ -36,8 +38,15 @@ fn message(said: &git::Message) -> ConflictMessage {
 }
 
 /// The advised one first; then what helps to decide.
-fn options(waiting: &AgentName, others: &[AgentName], sides: &Sides) -> Vec<CardOption> {
-    let mut options = vec![begin_anew(waiting), look_at(waiting)];
+fn options(card: &CardId, waiting: &AgentName, others: &[AgentName], sides: &Sides) -> Vec<CardOption> {
+    let mut options = vec![
+        option("merge it by hand, in a folder of its own", format!("sandbox board resolve {card} --edit")),
+        option(format!("take what `{waiting}` has there"), format!("sandbox board resolve {card} --take theirs")),
+        option("take what is there already", format!("sandbox board resolve {card} --take ours")),
+        begin_anew(waiting),
+        leave_out(card, waiting),
+        look_at(waiting),
+    ];
     options.extend(others.iter().map(look_at));
     options.push(option("read this side as a commit", format!("git show {}", sides.theirs)));
     options.push(option(
@@ -88,8 +97,13 @@ mod tests {
         assert_eq!(card.messages[0].text, "Merge conflict in a");
         let commands: Vec<&str> = card.options.iter().map(|option| option.command.as_str()).collect();
         assert_eq!(
-            commands[..3],
-            ["sandbox retry parser --fresh", "sandbox inspect parser --patch", "sandbox inspect lexer --patch"]
+            commands[3..7],
+            [
+                "sandbox retry parser --fresh",
+                &format!("sandbox board dismiss {}", card.id),
+                "sandbox inspect parser --patch",
+                "sandbox inspect lexer --patch"
+            ]
         );
         let moved = conflict(&found(vec![stage]), sides('4'), &parser, &[lexer]);
         assert_eq!(card.id, moved.id);

@@ -1,7 +1,7 @@
 //! The cards of trees that must not be merged unseen.
 
 use super::identity::{card_id, fingerprint};
-use super::wording::{listed, look_at, stage, try_again};
+use super::wording::{leave_out, let_in, listed, look_at, stage, try_again};
 use crate::git::Entry;
 use crate::model::card::{Card, CardKind, CardState, ConflictMessage};
 use crate::model::{AgentName, RepoPath};
@@ -17,7 +17,8 @@ pub struct HeldPath {
     pub text: String,
 }
 
-/// The card of paths that hold the merge of `agent`: `kind` is a nested repository, or an unsafe tree.
+/// The card of paths that hold the merge of `agent`: `kind` is a nested repository,
+/// an unsafe tree, or protected paths.
 pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
     let mut sorted = paths.to_vec();
     sorted.sort_by(|one, other| (&one.path, &one.text).cmp(&(&other.path, &other.text)));
@@ -27,11 +28,12 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
     let what = match kind {
         CardKind::NestedRepository => "left a repository inside its worktree, whose files no commit holds",
         CardKind::UnsafeTree => "made paths that must not be merged unseen",
+        CardKind::Protected => "changed protected paths",
         CardKind::Conflict | CardKind::Scope | CardKind::MergeError => "holds something back",
     };
     let agents = vec![agent.clone()];
+    let id = card_id(kind, &agents, &fingerprint);
     Card {
-        id: card_id(kind, &agents, &fingerprint),
         kind,
         state: CardState::NeedsHuman,
         agents,
@@ -48,8 +50,14 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
             })
             .collect(),
         fingerprint,
-        options: vec![look_at(agent), try_again(agent)],
+        options: if kind == CardKind::Protected {
+            vec![look_at(agent), let_in(&id), try_again(agent), leave_out(&id, agent)]
+        } else {
+            vec![look_at(agent), try_again(agent), leave_out(&id, agent)]
+        },
+        id,
         resolution: None,
+        answer: None,
     }
 }
 

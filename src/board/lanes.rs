@@ -154,6 +154,7 @@ fn previewed(agent: &AgentState) -> (Lane, String) {
             let names: Vec<&str> = merge.blocked_by.iter().map(AgentName::as_str).collect();
             (Lane::Blocked, format!("waits for {}", names.join(", ")))
         }
+        PreviewResult::SetAside => (Lane::Blocked, "left out, as was decided".to_owned()),
         // The card that said so has been closed, and nothing has been merged since.
         PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error => {
             (Lane::Checking, "its card is closed, to be merged again".to_owned())

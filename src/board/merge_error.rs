@@ -29,6 +29,7 @@ pub fn merge_error(agent: &AgentName, snapshot: Option<&CommitId>, sides: Option
             begin_anew(agent),
         ],
         resolution: None,
+        answer: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The card of work outside a contract.
 
 use super::identity::{card_id, fingerprint};
-use super::wording::{listed, look_at, option, stage, try_again};
+use super::wording::{leave_out, let_in, listed, look_at, stage, try_again};
 use crate::git::TreeChange;
 use crate::model::card::{Card, CardKind, CardState};
 use crate::model::plan::Contract;
@@ -21,8 +21,8 @@ pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> 
         stages.extend(change.new.as_ref().map(|entry| stage(&change.path, 3, entry)));
     }
     stages.sort();
+    let id = card_id(CardKind::Scope, &agents, &fingerprint);
     Card {
-        id: card_id(CardKind::Scope, &agents, &fingerprint),
         kind: CardKind::Scope,
         state: CardState::NeedsHuman,
         agents,
@@ -32,17 +32,10 @@ pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> 
         stages,
         messages: Vec::new(),
         fingerprint,
-        options: vec![
-            look_at(agent),
-            try_again(agent),
-            option(
-                format!(
-                    "if the change is wanted: add its paths to `owns` of `{agent}` in the plan, and run the plan again"
-                ),
-                "sandbox run <plan file>",
-            ),
-        ],
+        options: vec![look_at(agent), let_in(&id), try_again(agent), leave_out(&id, agent)],
+        id,
         resolution: None,
+        answer: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::git::Entry;
 use crate::model::card::{CardOption, Stage};
-use crate::model::{AgentName, RepoPath};
+use crate::model::{AgentName, CardId, RepoPath};
 
 /// How many paths a summary names.
 const NAMED: usize = 3;
@@ -44,6 +44,16 @@ pub(super) fn begin_anew(agent: &AgentName) -> CardOption {
         format!("have `{agent}` do its task anew on top of the present candidate; what it has done so far is kept"),
         format!("sandbox retry {agent} --fresh"),
     )
+}
+
+/// To let be merged what is held.
+pub(super) fn let_in(card: &CardId) -> CardOption {
+    option("if the change is wanted: let it be merged", format!("sandbox board approve {card} --why 'the reason'"))
+}
+
+/// To do without an agent's work.
+pub(super) fn leave_out(card: &CardId, agent: &AgentName) -> CardOption {
+    option(format!("leave the work of `{agent}` out"), format!("sandbox board dismiss {card}"))
 }
 
 pub(super) fn stage(path: &RepoPath, stage: u8, entry: &Entry) -> Stage {

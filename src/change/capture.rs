@@ -24,7 +24,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use super::error::Error;
 use super::inside::{self, Report, Request};
 use crate::git::{Input, PackLimits, Received, RefEdit, Repository, Swap};
-use crate::model::{AgentName, CommitId, RefName, RepoPath, RunId, TreeId, TurnId};
+use crate::model::{AgentName, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId};
 use crate::workspace::{HostEnvironment, Surroundings, Workspace, capture_box, seen, without_mounts};
 
 /// What every capture of a run needs.
@@ -46,6 +46,8 @@ pub struct Capturer {
     pub date: i64,
     /// The most bytes one capture may bring in.
     pub pack_size: u64,
+    /// The most memory of one capture, in bytes. Its processes have the bound of any box.
+    pub memory: u64,
     /// How long one capture may take.
     pub timeout: Duration,
 }
@@ -165,6 +167,7 @@ impl Capturer {
             workspace.check()
         })?;
         let mut policy = capture_box(&self.environment, &self.surroundings, &workspace.place);
+        policy.limits.memory = Some(self.memory);
         policy.may_lack.clone_from(&self.may_lack);
         let enforcement = self.enforcement(policy).map_err(Error::Sandbox)?;
         let request = &Request {
@@ -242,6 +245,9 @@ impl Capturer {
         let read = stderr.take(64 * 1024).read_to_end(&mut complaint).await;
         read.map_err(|error| failed(workspace, error))?;
         let exit = child.wait().await.map_err(|error| failed(workspace, error))?;
+        if let Some(hit) = exit.limit {
+            return Err(failed(workspace, LimitMet::from(hit)));
+        }
         let complaint = String::from_utf8_lossy(&complaint).trim().to_owned();
         verdict(report, exit.status, received, &complaint).map_err(|fault| {
             let worktree = workspace.place.worktree().to_owned();

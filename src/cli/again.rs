@@ -1,4 +1,4 @@
-//! `sandbox merge`, `verify`, `land` and `retry`: going on with a run whose coordinator is gone.
+//! `sandbox resume`, `merge`, `verify`, `land` and `retry`: going on with a run whose coordinator is gone.
 
 use super::args::{GoOnArgs, RetryArgs, VerifyArgs};
 use super::error::Error;
@@ -47,6 +47,15 @@ pub(super) fn retry(args: &RetryArgs, settings: &Settings, printer: &mut Printer
     let allowed = args.degraded.layers();
     drive(settings, printer, Telling::Answer("retry"), move |observer, signals| async move {
         Reopened::open(site, run, &allowed, observer, signals).await?.retry(&agent, fresh).await
+    })
+}
+
+/// Goes on with a run that was cut short, to its end.
+pub(super) fn resume(args: &GoOnArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    let (site, run) = find(args.run.as_deref(), settings)?;
+    let allowed = args.degraded.layers();
+    drive(settings, printer, Telling::Events, move |observer, signals| async move {
+        Reopened::open(site, run, &allowed, observer, signals).await?.resume().await
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
 use sandbox::Layer;
 
@@ -94,7 +94,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   sandbox exec --name docs --owns 'docs/**' -- ./write-docs
-  sandbox exec --name fix --time 10m --network host --env API_KEY -- my-agent 'mend the login'
+  sandbox exec --name fix --time 10m --allow-host api.example.com:443 --env API_KEY -- my-agent 'mend the login'
   sandbox exec --name fix --verify 'make test' --land -- my-agent 'mend the login'")]
     Exec(Box<ExecArgs>),
     /// Show how a run stands, one row for each agent
@@ -112,7 +112,8 @@ Examples:
   sandbox inspect parser
   sandbox inspect parser --turn 1.2
   sandbox inspect parser --patch | git apply --stat
-  sandbox inspect parser --turn 1.2 --patch --reverse")]
+  sandbox inspect parser --turn 1.2 --patch --reverse
+  sandbox inspect parser --network    what it asked of the network, and what was refused")]
     Inspect(InspectArgs),
     /// Print the output of an agent or of the verifier, or the events of a run
     #[command(after_help = "\
@@ -148,6 +149,15 @@ Examples:
   sandbox land
   sandbox land login-3")]
     Land(GoOnArgs),
+    /// Go on with a run that was cut short, to its end
+    #[command(after_help = "\
+What was done is not done again. Agents that were at work have their attempt once more, in the same worktree; what they had
+changed is kept as a turn of its own.
+
+Examples:
+  sandbox resume
+  sandbox resume login-3")]
+    Resume(GoOnArgs),
     /// Try an agent again
     #[command(after_help = "\
 Examples:
@@ -220,9 +230,13 @@ impl Verb {
             Self::Logs(_) => "logs",
             Self::Board(BoardArgs { verb: None | Some(BoardVerb::List), .. }) => "board list",
             Self::Board(BoardArgs { verb: Some(BoardVerb::Show(_)), .. }) => "board show",
+            Self::Board(BoardArgs { verb: Some(BoardVerb::Resolve(_)), .. }) => "board resolve",
+            Self::Board(BoardArgs { verb: Some(BoardVerb::Approve(_)), .. }) => "board approve",
+            Self::Board(BoardArgs { verb: Some(BoardVerb::Dismiss(_)), .. }) => "board dismiss",
             Self::Merge(_) => "merge",
             Self::Verify(_) => "verify",
             Self::Land(_) => "land",
+            Self::Resume(_) => "resume",
             Self::Retry(_) => "retry",
             Self::Stop(_) => "stop",
             Self::Runs => "runs",
@@ -287,9 +301,21 @@ pub struct ExecArgs {
     /// How long it may take, such as `30m`
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub time: Option<SignedDuration>,
+    /// The most memory of its processes together, such as `4GiB`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// The most processes and threads it may have at once [default: 4096]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub processes: Option<u32>,
+    /// The most disk space of what it can write, such as `5GiB`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub disk: Option<u64>,
     /// Its network: `none` or `host`
     #[arg(long, value_name = "NETWORK", value_parser = network, default_value = "none")]
     pub network: Network,
+    /// A host it may reach, through a proxy; may be given several times
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "network")]
+    pub allow_host: Vec<String>,
     /// A variable to pass in, by name; may be given several times
     #[arg(long, value_name = "NAME", value_parser = variable)]
     pub env: Vec<String>,
@@ -347,6 +373,9 @@ pub struct InspectArgs {
     /// Print what the agent printed
     #[arg(long, group = "view")]
     pub output: bool,
+    /// Print what it asked of the network
+    #[arg(long, group = "view", conflicts_with = "turn")]
+    pub network: bool,
 }
 
 /// `logs`
@@ -380,6 +409,71 @@ pub enum BoardVerb {
     List,
     /// Show one card in full
     Show(CardOnly),
+    /// Say what stands where two sides conflict
+    #[command(after_help = "\
+A resolution is about the conflicting paths and no others. `sandbox merge` then takes it in, and the verifier judges it.
+
+Examples:
+  sandbox board resolve c1a2 --take theirs
+  sandbox board resolve c1a2 --edit          merge it by hand in a folder of its own
+  sandbox board resolve c1a2 --done          take what was merged there
+  sandbox board resolve c1a2 --from my-merge")]
+    Resolve(ResolveArgs),
+    /// Let an agent's work be merged although it lies outside its contract
+    #[command(after_help = "\
+Examples:
+  sandbox board approve c1a2 --why 'the lock file had to change'")]
+    Approve(DecideArgs),
+    /// Leave the work out that a card holds
+    #[command(after_help = "\
+Examples:
+  sandbox board dismiss c1a2 --why 'done by hand meanwhile'")]
+    Dismiss(DecideArgs),
+}
+
+/// `board approve`, `board dismiss`
+#[derive(Debug, Clone, Args)]
+pub struct DecideArgs {
+    /// The card
+    pub card: String,
+    /// Why; kept with the decision
+    #[arg(long, value_name = "TEXT")]
+    pub why: Option<String>,
+}
+
+/// `board resolve`
+#[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("how").required(true).args(["take", "from", "edit", "done", "discard"])))]
+pub struct ResolveArgs {
+    /// The card
+    pub card: String,
+    /// Take one side as it is: `ours` is the candidate's, `theirs` the agent's
+    #[arg(long, value_name = "SIDE", value_enum)]
+    pub take: Option<SideArg>,
+    /// Take what a folder has at the conflicting paths, or what a commit has that merges both sides
+    #[arg(long, value_name = "DIR|COMMIT")]
+    pub from: Option<String>,
+    /// Make a folder with the conflicting merge under way, to merge by hand
+    #[arg(long)]
+    pub edit: bool,
+    /// Take what was merged in that folder, and remove it
+    #[arg(long)]
+    pub done: bool,
+    /// Remove that folder with what was done in it
+    #[arg(long)]
+    pub discard: bool,
+    /// Why; kept with the decision
+    #[arg(long, value_name = "TEXT")]
+    pub why: Option<String>,
+}
+
+/// A side of a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SideArg {
+    /// The candidate's.
+    Ours,
+    /// The agent's.
+    Theirs,
 }
 
 /// A card.
@@ -396,7 +490,7 @@ pub struct RunOnly {
     pub run: Option<String>,
 }
 
-/// `merge` and `land`
+/// `resume`, `merge` and `land`
 #[derive(Debug, Clone, Args)]
 pub struct GoOnArgs {
     /// The run [default: the newest]
@@ -454,6 +548,12 @@ pub struct InitArgs {
     /// The file to write; never one that exists
     #[arg(default_value = "plan.toml")]
     pub file: PathBuf,
+    /// Make the folder a git repository first; never one that is in a repository already
+    #[arg(long)]
+    pub git: bool,
+    /// With `--git`: commit everything that is there, so that a run has something to start from
+    #[arg(long, requires = "git")]
+    pub commit: bool,
 }
 
 /// `plan`
@@ -531,6 +631,10 @@ fn time(text: &str) -> Result<SignedDuration, String> {
         Ok(_) => Err("it must be more than nothing".to_owned()),
         Err(_) => Err("write it as `90s`, `30m` or `2h 30m`".to_owned()),
     }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    crate::plan::parse_size(text).ok_or_else(|| "write it as `64MiB`, `5GB` or a number of bytes".to_owned())
 }
 
 fn variable(text: &str) -> Result<String, String> {

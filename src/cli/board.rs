@@ -1,29 +1,128 @@
-//! `board`: what waits for a decision.
+//! `board`: what waits for a decision, and deciding it.
 
-use super::args::{BoardArgs, BoardVerb};
-use super::error::Error;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::args::{BoardArgs, BoardVerb, DecideArgs, ResolveArgs, SideArg};
+use super::error::{Error, ErrorKind};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::select;
 use super::settings::Settings;
 use super::view::View;
+use crate::model::card::Card;
+use crate::model::{CardId, RunId};
 use crate::report::Envelope;
-use crate::report::board::{BoardData, render_card};
+use crate::report::board::{BoardData, DecidedData, render_card};
+use crate::run::Site;
+use crate::run::decide::{Desk, Take};
+
+/// The longest reason, in bytes.
+const WHY_MAX: usize = 1000;
+
+/// Data of `board resolve --edit` and `--discard`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FolderData {
+    card: CardId,
+    folder: PathBuf,
+    /// Whether it is there now.
+    exists: bool,
+}
 
 pub(super) fn board(args: &BoardArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
-    let seen = View::open(settings, printer)?.run(args.run.as_deref())?;
-    let run = Some(seen.run.id().clone());
+    let asked = args.run.as_deref();
     match &args.verb {
         None | Some(BoardVerb::List) => {
+            let seen = View::open(settings, printer)?.run(asked)?;
             let data = BoardData::of(&seen.state);
             printer.answer(&data.render(settings.look));
-            printer.json(&Envelope::answer("board list", run, data, printer.warnings()));
+            printer.json(&Envelope::answer("board list", Some(seen.run.id().clone()), data, printer.warnings()));
         }
         Some(BoardVerb::Show(args)) => {
+            let seen = View::open(settings, printer)?.run(asked)?;
             let card = select::card(&args.card, &seen.state)?;
             printer.answer(&render_card(card, settings.look));
-            printer.json(&Envelope::answer("board show", run, card, printer.warnings()));
+            printer.json(&Envelope::answer("board show", Some(seen.run.id().clone()), card, printer.warnings()));
         }
+        Some(BoardVerb::Approve(args)) => {
+            let (desk, run, card) = sit_down(asked, &args.card, settings)?;
+            let decided = desk.approve(&card, why(args)?).map_err(|error| Error::from(error).in_run(&run))?;
+            tell("board approve", run, decided, settings, printer);
+        }
+        Some(BoardVerb::Dismiss(args)) => {
+            let (desk, run, card) = sit_down(asked, &args.card, settings)?;
+            let decided = desk.dismiss(&card, why(args)?).map_err(|error| Error::from(error).in_run(&run))?;
+            tell("board dismiss", run, decided, settings, printer);
+        }
+        Some(BoardVerb::Resolve(args)) => resolve(args, asked, settings, printer)?,
     }
     Ok(Exit::Complete)
+}
+
+fn resolve(args: &ResolveArgs, asked: Option<&str>, settings: &Settings, printer: &mut Printer) -> Result<(), Error> {
+    let why = checked(args.why.as_ref())?;
+    let (desk, run, card) = sit_down(asked, &args.card, settings)?;
+    let in_run = |error: crate::run::Error| Error::from(error).in_run(&run);
+    if args.edit {
+        let (folder, is_new) = desk.edit(&card).map_err(in_run)?;
+        let begun = if is_new { "the merge is under way in" } else { "it is being merged already in" };
+        printer.answer(&format!(
+            "{begun} {}\nwhen it is done: sandbox board resolve {card} --done --run {run}\n",
+            folder.display()
+        ));
+        let data = FolderData { card, folder, exists: true };
+        printer.json(&Envelope::answer("board resolve", Some(run), data, printer.warnings()));
+        return Ok(());
+    }
+    if args.discard {
+        let folder = desk.discard(&card).map_err(in_run)?;
+        printer.answer(&format!("removed {}; card {card} waits as before\n", folder.display()));
+        let data = FolderData { card, folder, exists: false };
+        printer.json(&Envelope::answer("board resolve", Some(run), data, printer.warnings()));
+        return Ok(());
+    }
+    let decided = match (args.take, &args.from) {
+        (Some(SideArg::Ours), _) => desk.take(&card, Take::Ours, why),
+        (Some(SideArg::Theirs), _) => desk.take(&card, Take::Theirs, why),
+        (None, Some(from)) if settings.dir.join(from).is_dir() => {
+            desk.take_from_folder(&card, &settings.dir.join(from), why)
+        }
+        (None, Some(from)) => desk.take_from_commit(&card, from, why),
+        (None, None) => desk.done(&card, why),
+    };
+    tell("board resolve", run.clone(), decided.map_err(in_run)?, settings, printer);
+    Ok(())
+}
+
+fn sit_down(asked: Option<&str>, card: &str, settings: &Settings) -> Result<(Desk, RunId, CardId), Error> {
+    let site = Site::open(&settings.dir)?;
+    let run = select::find(&site.state, asked)?;
+    let card = select::card(card, &select::load(&run)?)?.id.clone();
+    let id = run.id().clone();
+    let desk = Desk::open(site, &run).map_err(|error| Error::from(error).in_run(&id))?;
+    Ok((desk, id, card))
+}
+
+fn why(args: &DecideArgs) -> Result<Option<String>, Error> {
+    checked(args.why.as_ref())
+}
+
+/// A reason stands in one line of the journal, the board and the merge.
+fn checked(why: Option<&String>) -> Result<Option<String>, Error> {
+    match why {
+        Some(why) if why.len() > WHY_MAX || why.chars().any(char::is_control) => {
+            Err(Error::new(ErrorKind::Usage, format!("`--why` is one line of at most {WHY_MAX} bytes")))
+        }
+        why => Ok(why.cloned()),
+    }
+}
+
+fn tell(command: &'static str, run: RunId, card: Card, settings: &Settings, printer: &mut Printer) {
+    let left = View::open(settings, printer).and_then(|view| view.run(Some(run.as_str())));
+    let open = left.map_or(0, |seen| seen.state.open_cards().count());
+    let data = DecidedData { card, open_cards: open };
+    printer.answer(&data.render(&run));
+    printer.json(&Envelope::answer(command, Some(run), data, printer.warnings()));
 }

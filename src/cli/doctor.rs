@@ -144,7 +144,11 @@ fn degraded(host: &Host) -> Check {
 
 /// The rules on each process, beside what its box shows: tried in the same box.
 fn guards(host: &Host) -> Vec<Check> {
-    let lacks = host.shortcomings().into_iter().map(|lack| Check::warning("landlock", lack.cause, lack.fix));
+    let lacks = host
+        .shortcomings()
+        .into_iter()
+        .filter(|lack| lack.of == "landlock")
+        .map(|lack| Check::warning("landlock", lack.cause, lack.fix));
     let mut checks: Vec<Check> = lacks.collect();
     if let (true, Some(version)) = (checks.is_empty(), host.landlock) {
         checks.push(Check::ok("landlock", format!("version {version}")));
@@ -156,7 +160,30 @@ fn guards(host: &Host) -> Vec<Check> {
         Check::failed("seccomp", "no filter of system calls can be had", fix)
     };
     checks.push(filter);
+    checks.push(limits(host));
     checks
+}
+
+/// What enforces each limit of a box here, and which cannot be had.
+fn limits(host: &Host) -> Check {
+    let (mut found, mut fix, mut fit) = (Vec::new(), None, true);
+    for means in host.means() {
+        match means.by {
+            Ok(by) => found.push(format!("{}: {by}", means.limit)),
+            Err(lack) => {
+                found.push(format!("{}: cannot be had", means.limit));
+                // A share of the processor is a convenience; a machine without a bound on processes can be brought down.
+                fit &= means.limit == "cpu_weight";
+                fix.get_or_insert(lack.fix);
+            }
+        }
+    }
+    let found = found.join("; ");
+    if fit {
+        Check { fix, ..Check::ok("limits", found) }
+    } else {
+        Check::warning("limits", found, fix.unwrap_or_default())
+    }
 }
 
 fn repository(

@@ -5,6 +5,7 @@ use super::error::Error;
 use super::exit::Exit;
 use super::printer::Printer;
 use super::settings::Settings;
+use crate::model::plan::{AllowList, Network};
 use crate::plan::{Single, verifier_for_exec};
 use crate::run::Site;
 
@@ -13,7 +14,11 @@ pub(super) fn exec(args: &ExecArgs, settings: &Settings, printer: &mut Printer) 
     let mut single = Single::new(args.name.as_str(), args.command.clone());
     single.title.clone_from(&args.title);
     single.owns.clone_from(&args.owns);
-    single.sandbox.network = args.network.clone();
+    single.sandbox.network = if args.allow_host.is_empty() {
+        args.network.clone()
+    } else {
+        Network::Allow(AllowList { allow: args.allow_host.clone(), ..AllowList::default() })
+    };
     single.sandbox.env.clone_from(&args.env);
     single.sandbox.expose.clone_from(&args.expose);
     single.sandbox.allow_degraded = args.degraded.layers();
@@ -21,6 +26,8 @@ pub(super) fn exec(args: &ExecArgs, settings: &Settings, printer: &mut Printer) 
         single.sandbox.limits.time = time;
         single.sandbox.limits.idle = single.sandbox.limits.idle.min(time);
     }
+    let limits = &mut single.sandbox.limits;
+    (limits.memory, limits.processes, limits.disk) = (args.memory, args.processes, args.disk);
     if let Some(command) = &args.verify {
         single.verify = Some(verifier_for_exec(command.clone(), &single.sandbox));
     }

@@ -9,8 +9,9 @@ use super::error::{Error, ErrorKind};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::settings::Settings;
-use crate::model::AgentName;
+use crate::git::{Git, Repository};
 use crate::model::ids::NAME_MAX;
+use crate::model::{AgentName, CommitId};
 use crate::report::{Envelope, text};
 use crate::store::{self, atomic};
 
@@ -21,11 +22,16 @@ struct InitData {
     file: String,
     /// The verifier's command that was found to fit; `null` where none was.
     verify: Option<Vec<&'static str>>,
+    /// The repository that was made; `null` where none was asked for.
+    repository: Option<String>,
+    /// Its first commit; `null` where none was asked for.
+    commit: Option<CommitId>,
 }
 
 pub(super) fn init(args: &InitArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let path = settings.resolve(&args.file);
     let root = folder(&path);
+    let git = if args.git { Some(require_no_repository(&root)?) } else { None };
     let verifier = verifier(|name| root.join(name).is_file());
     let plan = starter(&plan_name(&root), verifier);
     atomic::write_for_user(&path, plan.as_bytes(), atomic::Existing::Keep).map_err(|error| match &error {
@@ -39,15 +45,56 @@ pub(super) fn init(args: &InitArgs, settings: &Settings, printer: &mut Printer) 
         }
         _ => error.into(),
     })?;
+    let made = git.map(|git| Repository::init(&git, &root)).transpose()?;
+    // After the plan, so that it is part of what a run starts from.
+    let commit = match &made {
+        Some(repository) if args.commit => Some(repository.commit_all("First commit")?),
+        Some(_) | None => None,
+    };
     let shown = args.file.to_string_lossy().into_owned();
+    if made.is_some() {
+        let next = if commit.is_some() {
+            "with everything in it committed"
+        } else {
+            "with no commit yet, which a run needs: `git add -A && git commit`"
+        };
+        printer.answer(&format!("made {} a git repository, {next}\n", text::clean(&root.to_string_lossy())));
+    }
     printer.answer(&format!(
         "wrote {}\nnext: put your agents in, then `sandbox plan check {}`\n",
         text::clean(&path.to_string_lossy()),
         text::command(std::slice::from_ref(&shown), usize::MAX)
     ));
-    let data = InitData { file: path.to_string_lossy().into_owned(), verify: verifier.map(<[_]>::to_vec) };
+    let data = InitData {
+        file: path.to_string_lossy().into_owned(),
+        verify: verifier.map(<[_]>::to_vec),
+        repository: made.map(|_| root.to_string_lossy().into_owned()),
+        commit,
+    };
     printer.json(&Envelope::answer("init", None, data, printer.warnings()));
     Ok(Exit::Complete)
+}
+
+/// Refuses to make a folder a repository that is in one: a repository inside another is seldom meant, and agents could
+/// not work in it as part of the outer one. Refuses the home directory too, which no run would accept.
+fn require_no_repository(root: &Path) -> Result<Git, Error> {
+    let git = Git::find(None)?;
+    match Repository::discover(&git, root) {
+        Ok(found) => {
+            let at = found.top_level().unwrap_or(found.common_dir());
+            let said = format!("`{}` is in a git repository already: {}", root.display(), at.display());
+            return Err(Error::new(ErrorKind::Usage, said).hint("leave out --git"));
+        }
+        Err(crate::git::Error::NotARepository { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+    if home.is_some_and(|home| home.starts_with(root)) {
+        let said =
+            format!("`{}` is your home directory, or holds it: agents could not be kept out of it", root.display());
+        return Err(Error::new(ErrorKind::Usage, said).hint("make a folder for the project"));
+    }
+    Ok(git)
 }
 
 /// The folder a file lies in, with its real name.

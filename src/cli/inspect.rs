@@ -15,6 +15,7 @@ use super::printer::Printer;
 use super::select;
 use super::settings::Settings;
 use super::view::{RunView, View};
+use crate::agent::network;
 use crate::change::bundle;
 use crate::git::Renames;
 use crate::model::change::TurnRecord;
@@ -23,6 +24,7 @@ use crate::model::{TreeId, TurnId};
 use crate::report::changes::{ChangeOf, FilesData, PatchData, StatData, diff_stat};
 use crate::report::inspect::{InspectData, render_turn};
 use crate::report::logs::Lines;
+use crate::report::network::NetworkData;
 use crate::report::{AgentFacts, Envelope, text};
 
 /// What is looked at: an agent, or one of its turns.
@@ -53,6 +55,8 @@ pub(super) fn inspect(args: &InspectArgs, settings: &Settings, printer: &mut Pri
         subject.files(printer)
     } else if args.output {
         subject.output(settings, printer)
+    } else if args.network {
+        subject.network(settings, printer)
     } else {
         subject.overview(settings, printer)
     };
@@ -144,6 +148,17 @@ impl Subject<'_> {
         let mut teller = Teller::new("inspect", self.seen.run.id(), &outputs, false, settings);
         outputs.poll(|printed, bytes| teller.take_in(printed, bytes, printer))?;
         teller.end(printer);
+        Ok(())
+    }
+
+    fn network(&self, settings: &Settings, printer: &mut Printer) -> Result<(), Error> {
+        let path = self.seen.run.network(&self.agent.name);
+        let (visits, left_out) = network::load(&path).map_err(|source| {
+            Error::new(ErrorKind::Corrupt, format!("cannot read `{}`", path.display())).because(source)
+        })?;
+        let data = NetworkData { agent: self.agent.name.clone(), visits, left_out };
+        printer.answer(&data.render(settings.look));
+        self.answer(data, printer);
         Ok(())
     }
 

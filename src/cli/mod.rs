@@ -106,6 +106,7 @@ fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Ex
         Verb::Inspect(args) => inspect::inspect(&args, settings, printer),
         Verb::Logs(args) => logs::logs(&args, settings, printer),
         Verb::Board(args) => board::board(&args, settings, printer),
+        Verb::Resume(args) => again::resume(&args, settings, printer),
         Verb::Merge(args) => again::merge(&args, settings, printer),
         Verb::Verify(args) => again::verify(&args, settings, printer),
         Verb::Land(args) => again::land(&args, settings, printer),

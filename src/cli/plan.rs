@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sandbox::{Host, Launcher};
 use serde::Serialize;
 
 use super::args::PlanFile;
@@ -16,6 +17,7 @@ use crate::model::{AgentName, CommitId, RepoPath};
 use crate::plan::{self, Finding, Findings, MAX_FILE, Preview};
 use crate::report::preview::render;
 use crate::report::{Envelope, text};
+use crate::workspace::HostEnvironment;
 
 /// Data of `plan check` of a plan that is accepted. Of one that is refused, `error.details` has `file` and `findings`.
 #[derive(Debug, Serialize)]
@@ -36,6 +38,7 @@ pub(super) fn check(args: &PlanFile, settings: &Settings, printer: &mut Printer)
     let text = read(&settings.resolve(&args.file), &label)?;
     let (plan, mut findings) = load(&label, &text, settings)?;
     findings.extend(against_repository(&plan, settings, printer)?);
+    findings.extend(against_machine(&plan)?);
     let counted = match findings.len() {
         0 => String::new(),
         count => format!(", {}", text::count(count as u64, "warning", "warnings")),
@@ -99,6 +102,20 @@ fn against_repository(plan: &Plan, settings: &Settings, printer: &mut Printer) -
         }
     };
     Ok(plan::check_against_tree(plan, paths)?)
+}
+
+/// What this machine cannot enforce.
+fn against_machine(plan: &Plan) -> Result<Vec<Finding>, Error> {
+    // A probe takes longer than all the rest.
+    let environment = HostEnvironment::of_this_process().filter(|_| plan::depends_on_machine(plan));
+    let Some(environment) = environment else {
+        return Ok(Vec::new());
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime
+        .map_err(|error| Error::new(ErrorKind::Environment, "cannot start what watches a box").because(error))?;
+    let host = runtime.block_on(Host::probe(&Launcher::new(&environment.program)));
+    Ok(plan::check_against_machine(plan, &host))
 }
 
 fn paths_at_head(settings: &Settings) -> Result<Option<Vec<RepoPath>>, git::Error> {

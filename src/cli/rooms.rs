@@ -157,6 +157,7 @@ impl From<run::Error> for Error {
             | Run::NoRun
             | Run::NoWorktree { .. }
             | Run::NoRetry { .. }
+            | Run::NotDecided { .. }
             | Run::NoStart { .. }
             | Run::Task(_) => Self::of(error.fault(), error),
         }
@@ -171,6 +172,7 @@ impl From<integrate::Error> for Error {
             Integrate::Store(error) => error.into(),
             Integrate::Change(error) => error.into(),
             Integrate::Contract { .. }
+            | Integrate::Protect(_)
             | Integrate::CandidateMoved { .. }
             | Integrate::CandidateCheckedOut { .. }
             | Integrate::RescueMoved { .. }

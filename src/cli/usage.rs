@@ -37,7 +37,7 @@ fn glimpse(args: &[OsString]) -> Glimpse {
 }
 
 /// The words one can begin with. A test compares them with what clap knows.
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 20] = [
     "run",
     "exec",
     "status",
@@ -47,6 +47,7 @@ const VERBS: [&str; 19] = [
     "merge",
     "verify",
     "land",
+    "resume",
     "retry",
     "stop",
     "runs",

@@ -21,6 +21,7 @@ use std::time::Duration;
 use super::child::{self, Feed, Limits};
 use super::error::Error;
 use super::program::Git;
+use crate::store::failpoint;
 
 /// The time a git process has unless told otherwise.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
@@ -217,6 +218,18 @@ impl Command {
     }
 
     fn start(self, stdout: Stdio, sink: Option<&mut dyn Write>) -> Result<Output, Error> {
+        let is_write = self.access == Access::Write;
+        if is_write {
+            failpoint::here("git before");
+        }
+        let output = self.start_now(stdout, sink);
+        if is_write {
+            failpoint::here("git done");
+        }
+        output
+    }
+
+    fn start_now(self, stdout: Stdio, sink: Option<&mut dyn Write>) -> Result<Output, Error> {
         let what = self.what();
         let mut process = std::process::Command::new(self.git.program());
         process

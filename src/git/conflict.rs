@@ -101,6 +101,11 @@ impl Conflict {
         staged.chain(said).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    /// Whether git made up this path to make room for something, in a merge of these two commits.
+    pub fn is_made_up(path: &RepoPath, labels: [&CommitId; 2]) -> bool {
+        stripped(path.as_bytes(), labels) != *path
+    }
+
     /// The content of one path on one side; none if that side has nothing there.
     pub fn side(&self, path: &RepoPath, side: Side) -> Option<&Entry> {
         self.stages.iter().find(|stage| stage.path == *path && stage.side == side).map(|stage| &stage.entry)

@@ -3,6 +3,10 @@
 //! Format: `gitformat-index(5)`. Versions 2 and 3 are understood, the ones that our own checkouts have; what is not
 //! understood is left to git.
 
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedEntry {
@@ -17,6 +21,22 @@ pub struct CachedEntry {
     /// Its path.
     pub path: Vec<u8>,
     at: usize,
+}
+
+/// Copies an index, its time included. False: there is none.
+///
+/// Git takes a file for changed if it is as young as the index, for its entry may be of the moment before (`racy-git` in
+/// git's technical documentation). A copy with a time of its own would hide such a change for good.
+pub fn copy_index(from: &Path, to: &Path) -> io::Result<bool> {
+    // Before the copy: if the index is replaced meanwhile, the time is too old, and git just looks at more files.
+    let modified = match std::fs::metadata(from) {
+        Ok(index) => index.modified()?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    std::fs::copy(from, to)?;
+    File::options().write(true).open(to)?.set_modified(modified)?;
+    Ok(true)
 }
 
 /// Where an entry has its owner, and its owner's group.

@@ -33,7 +33,7 @@ use crate::model::{CommitId, TreeId};
 const ATTRIBUTES_LIMIT: u64 = 100 << 20;
 
 /// Settings that decide what a conflict is. `histogram` is what git's merge uses unless told otherwise.
-const PINNED: [(&str, &str); 8] = [
+pub(super) const PINNED: [(&str, &str); 8] = [
     ("merge.directoryRenames", "conflict"),
     ("merge.renames", "true"),
     ("merge.renameLimit", "7000"),

@@ -35,7 +35,7 @@ impl Mode {
     }
 
     /// Reads octal digits.
-    pub(super) fn parse(octal: &str) -> Option<Self> {
+    pub fn parse(octal: &str) -> Option<Self> {
         u32::from_str_radix(octal, 8).ok().map(Self)
     }
 

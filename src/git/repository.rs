@@ -99,6 +99,22 @@ impl Repository {
         Self::discover_with(git, folder, None)
     }
 
+    /// Makes a folder a repository, as the user's own settings say (name of the first branch, object format), and finds it.
+    /// Touches nothing else of it. The caller has seen that it is in none.
+    pub fn init(git: &Git, folder: &Path) -> Result<Self, Error> {
+        drop(Command::new(git, Access::Write, "init").folder(folder).arg("-q").success()?);
+        Self::discover(git, folder)
+    }
+
+    /// Commits everything in the checkout that is not ignored, as its first commit. Runs no hook.
+    pub fn commit_all(&self, message: &str) -> Result<CommitId, Error> {
+        let top = self.require_top_level()?;
+        let within = |subcommand| self.within(top, Access::Write, subcommand).timeout(super::checkout::SCAN_TIMEOUT);
+        drop(within("add").arg("-A").success()?);
+        drop(within("commit").args(["-q", "--no-verify", "--allow-empty", "-m", message]).success()?);
+        Ok(self.load_head()?.require_commit()?.clone())
+    }
+
     /// As [`Self::discover`], with the engine for reading objects given instead of chosen.
     pub fn discover_with(git: &Git, folder: &Path, engine: Option<Engine>) -> Result<Self, Error> {
         let ask = |question: &str| rev_parse(git, folder, &[question]);

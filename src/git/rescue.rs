@@ -1,11 +1,9 @@
 //! Keeping what the user's checkout holds before landing touches it.
 
-use std::fs;
-use std::io::ErrorKind;
-
 use super::checkout::{Checkout, SCAN_TIMEOUT};
 use super::command::Access;
 use super::error::Error;
+use super::index_file::copy_index;
 use super::objects::{NewCommit, Signature};
 use super::quarantine::Quarantine;
 use super::repository::parsed;
@@ -34,11 +32,8 @@ impl Checkout {
         let scratch = Quarantine::in_temporary_folder(self.repository())?;
         let copy = scratch.path().join("index");
         let index = self.repository().git_dir().join("index");
-        match fs::copy(&index, &copy) {
-            // Without an index nothing is staged, and git takes an absent one for an empty one.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            other => drop(other.map_err(Error::file("copy", &index))?),
-        }
+        // Without an index nothing is staged, and git takes an absent one for an empty one.
+        copy_index(&index, &copy).map_err(Error::file("copy", &index))?;
         let command = |subcommand| {
             self.command(Access::Write, subcommand)
                 .env("GIT_INDEX_FILE", &copy)

@@ -232,13 +232,8 @@ impl Repository {
     /// changed; and no command of the user's settings runs on the host because of what a tree says. On failure the worktree stays registered and half filled; the
     /// caller decides whether to try again or to drop it.
     pub fn fill_worktree(&self, added: &Added, fill: Fill) -> Result<(), Error> {
-        let mut command = self.within(&added.path, Access::Write, "read-tree");
-        for filter in self.load_filters(&added.path)? {
-            for (part, nothing) in [("smudge", ""), ("clean", ""), ("process", ""), ("required", "false")] {
-                command = command.config(OsStr::from_bytes(&[&filter[..], b".", part.as_bytes()].concat()), nothing);
-            }
-        }
-        let command = command
+        let command = self
+            .without_filters(&added.path, self.within(&added.path, Access::Write, "read-tree"))?
             // The form that is read back elsewhere without git.
             .config("index.version", "2")
             .config("core.splitIndex", "false")
@@ -253,6 +248,16 @@ impl Repository {
             Fill::IndexOnly => command.arg("--reset"),
         };
         command.arg(added.commit.as_str()).success().map(drop)
+    }
+
+    /// The command with every filter that is configured where `worktree` lies switched off.
+    pub(super) fn without_filters(&self, worktree: &Path, mut command: Command) -> Result<Command, Error> {
+        for filter in self.load_filters(worktree)? {
+            for (part, nothing) in [("smudge", ""), ("clean", ""), ("process", ""), ("required", "false")] {
+                command = command.config(OsStr::from_bytes(&[&filter[..], b".", part.as_bytes()].concat()), nothing);
+            }
+        }
+        Ok(command)
     }
 
     /// Every `filter.<name>` that is configured where `worktree` lies.

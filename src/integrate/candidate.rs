@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::git::{RefEdit, Swap};
-use crate::model::card::Card;
+use crate::git::{NewCommit, RefEdit, Swap};
+use crate::model::card::{Card, CardKind};
 use crate::model::change::{CheckpointKind, GitCheckpoint};
 use crate::model::event::{CandidateAdvanced, CardClosed, EventKind, MergePreviewed, PreviewResult, Subject};
 use crate::model::{AgentName, CardId, CommitId, ObjectId, RefName, TreeId};
@@ -145,6 +145,7 @@ fn tell_preview(integration: &Integration<'_>, previewed: &Previewed) -> Result<
         Placed::Contained | Placed::Merged { .. } => (PreviewResult::Clean, Vec::new()),
         Placed::Conflict(_) => (PreviewResult::Conflict, Vec::new()),
         Placed::Held(_) => (PreviewResult::Held, Vec::new()),
+        Placed::SetAside(_) => (PreviewResult::SetAside, Vec::new()),
         Placed::Blocked(by) | Placed::Stale(by) => (PreviewResult::Blocked, by.clone()),
         Placed::Error(_) => (PreviewResult::Error, Vec::new()),
     };
@@ -166,11 +167,13 @@ fn tell_preview(integration: &Integration<'_>, previewed: &Previewed) -> Result<
 
 /// Opens the cards that are not open yet. One that is open stays as it is.
 fn open_cards(integration: &Integration<'_>, previews: &Previews) -> Result<Vec<CardId>, Error> {
-    let mut open: BTreeSet<CardId> = integration.facts.state.open_cards().map(|card| card.id.clone()).collect();
+    let facts = &integration.facts;
+    let mut open: BTreeSet<CardId> = facts.state.open_cards().map(|card| card.id.clone()).collect();
     let mut opened = Vec::new();
     for previewed in &previews.agents {
         for card in previewed.placed.cards() {
             if open.insert(card.id.clone()) {
+                keep_sides(facts, card)?;
                 let kind = EventKind::CardOpened(Box::new(card.clone()));
                 integration.journal.record(Subject::agent(&previewed.agent), kind)?;
                 opened.push(card.id.clone());
@@ -178,6 +181,35 @@ fn open_cards(integration: &Integration<'_>, previews: &Previews) -> Result<Vec<
         }
     }
     Ok(opened)
+}
+
+/// Keeps both sides of a conflict from git's collection: the card names them, and whoever decides needs them.
+fn keep_sides(facts: &Facts<'_>, card: &Card) -> Result<(), Error> {
+    let (Some(sides), Some(agent), CardKind::Conflict) = (&card.sides, card.agents.first(), card.kind) else {
+        return Ok(());
+    };
+    let name = RefName::card(facts.run.id(), agent, &card.id);
+    let signature = facts.signature();
+    let commit = facts.repository.write_commit(&NewCommit {
+        tree: &facts.repository.load_commit(&sides.theirs)?.tree,
+        parents: &[sides.ours.clone(), sides.theirs.clone()],
+        author: &signature,
+        committer: &signature,
+        message: &format!("Both sides of card {}\n", card.id),
+    })?;
+    let new = commit.object().clone();
+    let edit = match facts.repository.load_ref(&name)? {
+        Some(old) if old == new => return Ok(()),
+        Some(old) => RefEdit::Update { name, new, old },
+        None => RefEdit::Create { name, new },
+    };
+    match facts.repository.swap_refs(&[edit], "sandbox: card")? {
+        Swap::Done => Ok(()),
+        Swap::Lost { name, found, .. } => {
+            let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
+            Err(Error::CandidateMoved { reference: name, found })
+        }
+    }
 }
 
 /// Closes cards of earlier that these previews have an answer to.
@@ -189,7 +221,7 @@ fn close_cards(integration: &Integration<'_>, previews: &Previews) -> Result<Vec
         let waiting = card.agents.first();
         let previewed = previews.agents.iter().find(|it| Some(&it.agent) == waiting);
         let Some(resolution) = previewed.and_then(|it| resolution(card, it)) else { continue };
-        let kind = EventKind::CardClosed(CardClosed { card: card.id.clone(), resolution });
+        let kind = EventKind::CardClosed(CardClosed { card: card.id.clone(), resolution, answer: None });
         integration.journal.record(waiting.map_or_else(Subject::run, Subject::agent), kind)?;
         closed.push(card.id.clone());
     }
@@ -213,6 +245,7 @@ fn resolution(card: &Card, previewed: &Previewed) -> Option<String> {
         }
         // It was not held against anything this time.
         Placed::Blocked(_) | Placed::Stale(_) => None,
+        Placed::SetAside(by) => Some(format!("the work of `{agent}` is left out, as was decided on card {by}")),
     }
 }
 
@@ -230,6 +263,7 @@ fn tell_merges(integration: &Integration<'_>, reference: &RefName, previews: &Pr
             | Placed::Nothing
             | Placed::Conflict(_)
             | Placed::Held(_)
+            | Placed::SetAside(_)
             | Placed::Blocked(_)
             | Placed::Stale(_)
             | Placed::Error(_) => continue,

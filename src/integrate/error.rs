@@ -27,6 +27,9 @@ pub enum Error {
         #[source]
         source: crate::plan::ContractError,
     },
+    /// What the plan protects cannot be read, though it was accepted with the plan.
+    #[error("what the plan protects cannot be read")]
+    Protect(#[source] crate::plan::ContractError),
     /// Something else moved the candidate's branch.
     #[error(
         "branch `{}` was moved by something else, to {found}: keep that commit elsewhere if it is wanted, delete the branch, then merge again",
@@ -90,7 +93,7 @@ impl Error {
             Self::Git(error) => error.fault(),
             Self::Store(error) => error.fault(),
             Self::Change(error) => error.fault(),
-            Self::Contract { .. } => Fault::Corrupt,
+            Self::Contract { .. } | Self::Protect(_) => Fault::Corrupt,
             Self::CandidateMoved { .. }
             | Self::CandidateCheckedOut { .. }
             | Self::RescueMoved { .. }

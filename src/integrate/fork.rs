@@ -33,7 +33,9 @@ pub fn fork_point(facts: &Facts<'_>, agent: &AgentName) -> Result<Fork, Error> {
             // What is blocked is so for the sake of agents that are named already.
             Placed::Nothing | Placed::Contained | Placed::Merged { .. } | Placed::Blocked(_) => {}
             Placed::Conflict(card) => return Ok(Fork::Conflict(card)),
-            Placed::Absent(_) | Placed::Held(_) | Placed::Stale(_) | Placed::Error(_) => causes.push(previewed.agent),
+            Placed::Absent(_) | Placed::Held(_) | Placed::SetAside(_) | Placed::Stale(_) | Placed::Error(_) => {
+                causes.push(previewed.agent);
+            }
         }
     }
     if causes.is_empty() { Ok(Fork::Commit(previews.candidate)) } else { Ok(Fork::Blocked(causes)) }

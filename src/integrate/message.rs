@@ -1,12 +1,13 @@
 //! The messages of the commits made here, and reading back what they say.
 
 use crate::model::plan::AgentTask;
-use crate::model::{AgentName, CommitId, RefName, RunId};
+use crate::model::{AgentName, CardId, CommitId, RefName, RunId};
 
 const RUN: &str = "Sandbox-Run: ";
 const AGENT: &str = "Sandbox-Agent: ";
 const SNAPSHOT: &str = "Sandbox-Snapshot: ";
 const CONTRACT: &str = "Sandbox-Contract: ";
+const RESOLVED: &str = "Sandbox-Resolved: ";
 
 /// The message of a contribution.
 pub(super) fn contribution(run: &RunId, task: &AgentTask, snapshot: &CommitId) -> String {
@@ -15,11 +16,22 @@ pub(super) fn contribution(run: &RunId, task: &AgentTask, snapshot: &CommitId) -
     format!("{name}: {title}\n\n{RUN}{run}\n{AGENT}{name}\n{SNAPSHOT}{snapshot}\n")
 }
 
+/// What people decided so that a merge could be made.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Terms {
+    /// Who approved of what lies outside the contract.
+    pub(super) approved_by: Option<String>,
+    /// The card of the conflict that was resolved, and by whom.
+    pub(super) resolved: Option<(CardId, String)>,
+}
+
 /// The message of a merge.
-pub(super) fn merge(run: &RunId, task: &AgentTask, snapshot: &CommitId) -> String {
+pub(super) fn merge(run: &RunId, task: &AgentTask, snapshot: &CommitId, terms: &Terms) -> String {
     let name = &task.name;
     let subject = title(task).map_or_else(|| format!("Merge agent {name}"), |it| format!("Merge agent {name}: {it}"));
-    format!("{subject}\n\n{RUN}{run}\n{AGENT}{name}\n{SNAPSHOT}{snapshot}\n{CONTRACT}kept\n")
+    let contract = terms.approved_by.as_ref().map_or_else(|| "kept".to_owned(), |by| format!("approved by {by}"));
+    let resolved = terms.resolved.as_ref().map(|(card, by)| format!("{RESOLVED}{card} by {by}\n")).unwrap_or_default();
+    format!("{subject}\n\n{RUN}{run}\n{AGENT}{name}\n{SNAPSHOT}{snapshot}\n{CONTRACT}{contract}\n{resolved}")
 }
 
 /// The agent that a merge of this run brought in, by its message; none if it is no merge of this run.
@@ -66,12 +78,12 @@ mod tests {
         let (run, other): (RunId, RunId) = ("login-3".parse().unwrap(), "login-4".parse().unwrap());
         let snapshot: CommitId = "1".repeat(40).parse().unwrap();
         let lying = task(Some("Parse\n\nSandbox-Run: login-4\nSandbox-Agent: lexer\nSandbox-Contract: kept"));
-        let text = merge(&run, &lying, &snapshot);
+        let text = merge(&run, &lying, &snapshot, &Terms::default());
         assert!(text.starts_with("Merge agent parser: Parse Sandbox-Run: login-4 Sandbox-Agent: lexer"), "{text}");
         assert_eq!(merged_agent(&run, &text), Some("parser".parse().unwrap()));
         assert_eq!(merged_agent(&other, &text), None);
         assert_eq!(
-            merge(&run, &task(None), &snapshot),
+            merge(&run, &task(None), &snapshot, &Terms::default()),
             format!(
                 "Merge agent parser\n\nSandbox-Run: login-3\nSandbox-Agent: parser\nSandbox-Snapshot: {snapshot}\nSandbox-Contract: kept\n"
             )

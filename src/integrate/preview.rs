@@ -7,27 +7,28 @@
 //! 3. Its fork point is made of something that is neither in the target nor a merge of this run: the target was rewritten.
 //! 4. Something it builds on, by the plan or by its fork point, is not merged: it is blocked.
 //! 5. What it builds on has changed since its worktree was made: it is stale.
-//! 6. It changed paths outside its contract, or made something that must not be merged unseen: it is held.
-//! 7. Git merges it, or says why not.
+//! 6. It changed paths outside its contract, or made something that must not be merged unseen: it is held, unless a person
+//!    approved of exactly that.
+//! 7. Git merges it, or says why not; then what a person decided about exactly this conflict holds.
 
 use std::collections::BTreeMap;
 
 use crate::board::{self, HeldPath};
 use crate::change::tree_check::{Finding, FindingKind};
 use crate::change::{bundle, contract};
-use crate::git::{self, Conflict, Merger, NewCommit, TreeChange};
-use crate::model::card::{Card, CardKind, Sides};
+use crate::git::{self, Chosen, Conflict, Entry, Merger, Mode, NewCommit, TreeChange};
+use crate::model::card::{Answer, AnswerKind, Card, CardKind, ResolvedPath, Sides};
 use crate::model::event::Currency;
 use crate::model::plan::AgentTask;
-use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, RepoPath, TreeId};
-use crate::plan::{CompiledContract, Graph};
+use crate::model::{AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, TreeId};
+use crate::plan::{CompiledContract, Graph, Protected};
 
 use super::contribution::{Contribution, Work, contribution};
 use super::currency::{Observation, currency, observation_key};
 use super::error::Error;
 use super::facts::Facts;
 use super::fork::{Fork, fork_point};
-use super::message;
+use super::message::{self, Terms};
 use super::order::merge_order;
 
 /// What becomes of an agent's work.
@@ -52,6 +53,8 @@ pub enum Placed {
     Conflict(Box<Card>),
     /// It is held for what it contains.
     Held(Vec<Card>),
+    /// A person decided, on this card, to leave it out.
+    SetAside(CardId),
     /// It builds on these agents, which are not merged.
     Blocked(Vec<AgentName>),
     /// These agents' work has changed since its worktree was made from it.
@@ -70,6 +73,7 @@ impl Placed {
             | Self::Nothing
             | Self::Contained
             | Self::Merged { .. }
+            | Self::SetAside(_)
             | Self::Blocked(_)
             | Self::Stale(_) => &[],
         }
@@ -82,6 +86,7 @@ impl Placed {
             Self::Absent(_)
             | Self::Conflict(_)
             | Self::Held(_)
+            | Self::SetAside(_)
             | Self::Blocked(_)
             | Self::Stale(_)
             | Self::Error(_) => false,
@@ -143,6 +148,7 @@ pub(super) fn preview(question: &Question<'_>) -> Result<Previews, Error> {
         question,
         graph: Graph::of(facts.plan),
         merger: Merger::new(facts.repository, question.onto)?,
+        protected: Protected::new(&facts.plan.protect).map_err(Error::Protect)?,
         candidate: question.onto.clone(),
         tree,
         done: BTreeMap::new(),
@@ -269,6 +275,7 @@ struct Walk<'q, 'a> {
     question: &'q Question<'a>,
     graph: Graph,
     merger: Merger,
+    protected: Protected,
     candidate: CommitId,
     tree: TreeId,
     done: BTreeMap<usize, Placed>,
@@ -353,7 +360,11 @@ impl Walk<'_, '_> {
         if !stale.is_empty() {
             return Ok((Placed::Stale(stale), None));
         }
-        let held = self.held(task, &made)?;
+        let mut terms = Terms::default();
+        let held = match self.undecided(self.held(task, &made)?, &mut terms) {
+            Undecided::SetAside(card) => return Ok((Placed::SetAside(card), None)),
+            Undecided::Cards(cards) => cards,
+        };
         let preview = self.merger.preview(&self.candidate, &made.commit);
         let merges = match &preview {
             Ok(git::Preview::Clean { .. }) => Some(true),
@@ -364,12 +375,8 @@ impl Walk<'_, '_> {
             return Ok((Placed::Held(held), merges));
         }
         let placed = match preview {
-            Ok(git::Preview::Clean { tree }) => {
-                // What is harmless in each of two contributions may not be so in both together.
-                let together = self.unseen(task, &made, &self.tree, &tree)?;
-                if together.is_empty() { self.merge(task, &made, tree)? } else { Placed::Held(together) }
-            }
-            Ok(git::Preview::Conflict(conflict)) => Placed::Conflict(Box::new(self.conflict(&made, &conflict)?)),
+            Ok(git::Preview::Clean { tree }) => self.take_in(task, &made, tree, &terms)?,
+            Ok(git::Preview::Conflict(conflict)) => self.settle(task, &made, &conflict, terms)?,
             Err(error) => self.error(&made, &error.to_string()),
         };
         Ok((placed, merges))
@@ -435,8 +442,23 @@ impl Walk<'_, '_> {
             let changes: Vec<TreeChange> = made.changes.iter().filter(of_outside).cloned().collect();
             cards.push(board::scope(&task.name, &task.contract, &changes));
         }
+        let protected = self.protected(task, made, &outside);
+        if !protected.is_empty() {
+            cards.push(board::held(CardKind::Protected, &task.name, &protected));
+        }
         cards.extend(self.unseen(task, made, &made.fork_tree, &made.tree)?);
         Ok(cards)
+    }
+
+    /// Protected paths that it changed, apart from those that a card of its contract is about already.
+    fn protected(&self, task: &AgentTask, made: &Contribution, outside: &[RepoPath]) -> Vec<HeldPath> {
+        let changed = made.changes.iter().filter(|change| outside.binary_search(&change.path).is_err());
+        let held = changed.filter_map(|change| {
+            let glob = self.protected.holds(&change.path, &task.contract)?;
+            let text = format!("`{}` is protected by `{glob}`, and no glob of the contract names it", change.path);
+            Some(HeldPath { path: change.path.clone(), entry: change.new.clone(), text })
+        });
+        held.collect()
     }
 
     /// The cards of what the way from one tree to another brings that must not be merged unseen.
@@ -453,8 +475,61 @@ impl Walk<'_, '_> {
         Ok(cards)
     }
 
+    /// The cards that nobody has decided about, or the one by which all of it is left out. What was approved is written
+    /// down with the merge.
+    fn undecided(&self, cards: Vec<Card>, terms: &mut Terms) -> Undecided {
+        let mut open = Vec::new();
+        for card in cards {
+            match self.question.facts.state.answer(&card.id) {
+                Some(Answer { kind: AnswerKind::Dismissed, .. }) => return Undecided::SetAside(card.id),
+                Some(Answer { kind: AnswerKind::Approved, by, .. }) => terms.approved_by = Some(by.clone()),
+                Some(Answer { kind: AnswerKind::Resolved, .. }) | None => open.push(card),
+            }
+        }
+        Undecided::Cards(open)
+    }
+
+    /// What becomes of a conflict: a card, unless it was decided about.
+    fn settle(
+        &mut self,
+        task: &AgentTask,
+        made: &Contribution,
+        conflict: &Conflict,
+        mut terms: Terms,
+    ) -> Result<Placed, Error> {
+        let card = self.conflict(made, conflict)?;
+        let facts = self.question.facts;
+        let Some(answer) = facts.state.answer(&card.id) else { return Ok(Placed::Conflict(Box::new(card))) };
+        match answer.kind {
+            AnswerKind::Dismissed => Ok(Placed::SetAside(card.id)),
+            AnswerKind::Approved => Ok(Placed::Conflict(Box::new(card))),
+            AnswerKind::Resolved => {
+                let chosen = answer.resolved.iter().map(as_chosen).collect::<Option<Vec<Chosen>>>();
+                let Some(chosen) = chosen else { return Ok(Placed::Conflict(Box::new(card))) };
+                let sides = [&self.candidate, &made.commit];
+                let tree = match facts.repository.write_resolved(conflict, sides, &chosen) {
+                    Ok(tree) => tree,
+                    Err(error) => return Ok(self.error(made, &format!("its resolution cannot be applied: {error}"))),
+                };
+                terms.resolved = Some((card.id, answer.by.clone()));
+                self.take_in(task, made, tree, &terms)
+            }
+        }
+    }
+
+    /// Merges, if nothing of it must be decided about first. What is harmless in each of two contributions may not be so in
+    /// both together.
+    fn take_in(&mut self, task: &AgentTask, made: &Contribution, tree: TreeId, terms: &Terms) -> Result<Placed, Error> {
+        let together = self.unseen(task, made, &self.tree, &tree)?;
+        match self.undecided(together, &mut Terms::default()) {
+            Undecided::SetAside(card) => Ok(Placed::SetAside(card)),
+            Undecided::Cards(cards) if cards.is_empty() => self.merge(task, made, tree, terms),
+            Undecided::Cards(cards) => Ok(Placed::Held(cards)),
+        }
+    }
+
     /// Makes the merge commit, unless it would change nothing.
-    fn merge(&mut self, task: &AgentTask, made: &Contribution, tree: TreeId) -> Result<Placed, Error> {
+    fn merge(&mut self, task: &AgentTask, made: &Contribution, tree: TreeId, terms: &Terms) -> Result<Placed, Error> {
         if tree == self.tree {
             return Ok(Placed::Contained);
         }
@@ -465,7 +540,7 @@ impl Walk<'_, '_> {
             parents: &[self.candidate.clone(), made.commit.clone()],
             author: &signature,
             committer: &signature,
-            message: &message::merge(facts.run.id(), task, &made.snapshot),
+            message: &message::merge(facts.run.id(), task, &made.snapshot, terms),
         })?;
         let changes = facts.repository.load_changes(&self.tree, &tree, git::Renames::Ignore)?;
         self.candidate = commit.clone();
@@ -527,6 +602,24 @@ impl Walk<'_, '_> {
     fn place_of(&self, name: &AgentName) -> Option<usize> {
         self.question.facts.plan.agents.iter().position(|task| task.name == *name)
     }
+}
+
+/// Cards, as far as they wait for a decision.
+enum Undecided {
+    /// These do.
+    Cards(Vec<Card>),
+    /// By this one the work is left out.
+    SetAside(CardId),
+}
+
+/// A path as it was resolved; `None` where the record is odd.
+fn as_chosen(resolved: &ResolvedPath) -> Option<Chosen> {
+    let entry = match (&resolved.mode, &resolved.oid) {
+        (Some(mode), Some(id)) => Some(Entry { mode: Mode::parse(mode)?, id: id.clone() }),
+        (None, None) => None,
+        (Some(_), None) | (None, Some(_)) => return None,
+    };
+    Some((resolved.path.clone(), entry))
 }
 
 fn card_kind(finding: &Finding) -> CardKind {

@@ -15,6 +15,8 @@ pub enum CardKind {
     Conflict,
     /// An agent changed paths its contract does not cover.
     Scope,
+    /// An agent changed paths that are protected from everybody whose contract does not name them.
+    Protected,
     /// A repository inside a worktree, whose files no commit holds.
     NestedRepository,
     /// The tree holds something that must not be merged unseen.
@@ -28,6 +30,7 @@ impl fmt::Display for CardKind {
         f.pad(match self {
             Self::Conflict => "conflict",
             Self::Scope => "scope",
+            Self::Protected => "protected",
             Self::NestedRepository => "nested_repository",
             Self::UnsafeTree => "unsafe_tree",
             Self::MergeError => "merge_error",
@@ -91,6 +94,59 @@ pub struct CardOption {
     pub command: String,
 }
 
+/// What a person decided about a card. It holds for exactly the matter of the card, and whenever that comes up again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// What was decided.
+    pub kind: AnswerKind,
+    /// Who decided, `Name <address>`.
+    pub by: String,
+    /// Why, in their words.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
+    /// For a conflict that was resolved: what stands at each of its paths.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub resolved: Vec<ResolvedPath>,
+    /// A commit that keeps what was chosen; a ref names it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kept_in: Option<CommitId>,
+}
+
+/// A kind of decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerKind {
+    /// What was held may be merged.
+    Approved,
+    /// The conflict is resolved.
+    Resolved,
+    /// The agent's work is left out.
+    Dismissed,
+}
+
+impl fmt::Display for AnswerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Approved => "approved",
+            Self::Resolved => "resolved",
+            Self::Dismissed => "dismissed",
+        })
+    }
+}
+
+/// What stands at a path that conflicted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedPath {
+    /// The path.
+    pub path: RepoPath,
+    /// Its mode, `100644`; none where nothing stands there.
+    pub mode: Option<String>,
+    /// Its object; none where nothing stands there.
+    pub oid: Option<ObjectId>,
+}
+
 /// A card on the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -120,4 +176,7 @@ pub struct Card {
     /// How it was closed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resolution: Option<String>,
+    /// What a person decided, where one did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub answer: Option<Answer>,
 }

@@ -11,11 +11,11 @@ use sandbox::Layer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::card::Card;
+use super::card::{Answer, Card};
 use super::change::{GitChangeSet, GitCheckpoint, GitProgressState};
 use super::gate::GateBlock;
 use super::ids::{AgentName, CardId, CommitId, RefName, RunId, TreeId, TurnId};
-use super::outcome::{AttemptOutcome, ProcessEnd, Verdict, VerifyStatus};
+use super::outcome::{AttemptOutcome, LimitMet, ProcessEnd, Verdict, VerifyStatus};
 use super::path::RepoPath;
 use super::plan::Argv;
 
@@ -155,6 +155,8 @@ event_kinds! {
     ChangeDetected(Box<GitChangeSet>) = "git_progress_change_detected",
     /// A turn left changes its agent's contract does not cover.
     ScopeWarning(ScopeWarning) = "git_progress_scope_warning",
+    /// The present work of two agents would conflict, or would not any more.
+    OverlapPredicted(OverlapPredicted) = "overlap.predicted",
     /// A state that can be returned to was recorded.
     CheckpointCreated(Box<GitCheckpoint>) = "git_progress_checkpoint_created",
     /// A verifier judged exactly the present candidate.
@@ -375,6 +377,9 @@ pub struct AttemptFinished {
     /// How the last command ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end: Option<ProcessEnd>,
+    /// The limit of its box that it was ended for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit: Option<LimitMet>,
     /// How many processes were still there at the end of its turns, and were killed.
     pub leftover_processes: u32,
     /// How long it took.
@@ -389,7 +394,7 @@ pub struct AttemptFinished {
     pub changed_since_fork: u64,
     /// Paths that differ from the fork point and that the contract does not cover.
     pub outside_since_fork: Vec<RepoPath>,
-    /// Things the agent was kept from, as far as its output tells. Inferred.
+    /// Things the agent was kept from: by its network's list for certain, else as far as its output tells, inferred.
     #[serde(default)]
     pub hints: Vec<String>,
 }
@@ -470,6 +475,20 @@ pub struct CardClosed {
     pub card: CardId,
     /// How it was closed, in a line.
     pub resolution: String,
+    /// What a person decided, where one did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub answer: Option<Answer>,
+}
+
+/// Data of `overlap.predicted`. A warning: previews when all agents have ended decide.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverlapPredicted {
+    /// The other agent.
+    pub with: AgentName,
+    /// Where they would conflict; none: they would not any more.
+    pub paths: Vec<RepoPath>,
+    /// The kinds of conflict.
+    pub kinds: Vec<String>,
 }
 
 /// How an agent's head stands to the tip it is to be merged onto.
@@ -500,6 +519,8 @@ pub enum PreviewResult {
     Blocked,
     /// The merge could not be computed: a card tells.
     Error,
+    /// A person decided to leave it out.
+    SetAside,
 }
 
 /// Data of `merge.previewed`.

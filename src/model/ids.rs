@@ -335,6 +335,11 @@ impl RefName {
         Self(format!("refs/sandbox/{run}/{agent}/left-{}", held.short()))
     }
 
+    /// Keeps both sides of a conflict of an agent, and what was decided about it.
+    pub fn card(run: &RunId, agent: &AgentName, card: &CardId) -> Self {
+        Self(format!("refs/sandbox/{run}/{agent}/card-{card}"))
+    }
+
     /// Keeps the state of the user's checkout from before a landing.
     pub fn rescue(run: &RunId) -> Self {
         Self(format!("refs/sandbox/{run}/rescue"))

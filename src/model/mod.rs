@@ -11,6 +11,7 @@ pub mod event;
 pub mod fault;
 pub mod gate;
 pub mod ids;
+pub mod network;
 pub mod outcome;
 pub mod path;
 pub mod plan;
@@ -19,5 +20,5 @@ pub mod run;
 
 pub use fault::Fault;
 pub use ids::{AgentName, CardId, CommitId, IdError, ObjectFormat, ObjectId, RefName, RunId, TreeId, TurnId};
-pub use outcome::{AttemptOutcome, ProcessEnd, Verdict, VerifyStatus};
+pub use outcome::{AttemptOutcome, Bytes, LimitMet, ProcessEnd, Verdict, VerifyStatus};
 pub use path::RepoPath;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use sandbox::{LimitHit, Limited};
 use serde::{Deserialize, Serialize};
 
 /// How one attempt of an agent ended. Only [`Completed`](Self::Completed) is merged.
@@ -120,6 +121,62 @@ impl fmt::Display for AttemptOutcome {
     }
 }
 
+/// A limit of its box that a command was ended for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitMet {
+    /// Of what; the name of the plan's key.
+    pub what: Limited,
+    /// The limit, in bytes or processes; where it was the machine's, what was left there.
+    pub limit: u64,
+    /// What the box used when it was last looked at.
+    pub used: u64,
+    /// Whether the machine itself was running out.
+    pub of_machine: bool,
+}
+
+impl From<LimitHit> for LimitMet {
+    fn from(LimitHit { what, limit, used, of_machine }: LimitHit) -> Self {
+        Self { what, limit, used, of_machine }
+    }
+}
+
+impl fmt::Display for LimitMet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, used) = (Bytes(self.limit), Bytes(self.used));
+        match (self.what, self.of_machine) {
+            (Limited::Memory, false) => write!(f, "memory limit {limit} reached"),
+            // Killed by the kernel before it was looked at.
+            (Limited::Memory, true) if self.used == 0 => f.write_str("the machine ran out of memory"),
+            (Limited::Memory, true) => {
+                write!(f, "the machine has only {limit} of memory left, and this agent uses {used}")
+            }
+            (Limited::Processes, _) => write!(f, "process limit {} reached", self.limit),
+            (Limited::Disk, false) => write!(f, "disk limit {limit} reached"),
+            (Limited::Disk, true) => {
+                write!(f, "the disk has only {limit} of space left, and this agent has added {used}")
+            }
+            (Limited::FileSize, _) => write!(f, "file size limit {limit} reached"),
+        }
+    }
+}
+
+/// A number of bytes for people: in the largest unit of 1024 that it has at least one of.
+#[derive(Debug, Clone, Copy)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        let Some((unit, bits)) = units.into_iter().find(|(_, bits)| self.0 >> bits > 0) else {
+            return write!(f, "{} B", self.0);
+        };
+        // A tenth, where it is not a whole number and the whole part is small.
+        let (whole, tenth) = (self.0 >> bits, ((self.0 & ((1 << bits) - 1)) * 10) >> bits);
+        if tenth == 0 || whole >= 10 { write!(f, "{whole} {unit}") } else { write!(f, "{whole}.{tenth} {unit}") }
+    }
+}
+
 /// What a verifier's command did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -207,6 +264,25 @@ mod tests {
         for outcome in AttemptOutcome::ALL {
             assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.name());
         }
+    }
+
+    #[test]
+    fn limits_in_words() {
+        let met = |what, limit, used, of_machine| LimitMet { what, limit, used, of_machine }.to_string();
+        assert_eq!(met(Limited::Memory, 512 << 20, 600 << 20, false), "memory limit 512 MiB reached");
+        assert_eq!(
+            met(Limited::Memory, 300 << 20, 9 << 30, true),
+            "the machine has only 300 MiB of memory left, and this agent uses 9 GiB"
+        );
+        assert_eq!(met(Limited::Memory, 300 << 20, 0, true), "the machine ran out of memory");
+        assert_eq!(met(Limited::Processes, 512, 700, false), "process limit 512 reached");
+        assert_eq!(met(Limited::Disk, 5 << 30, 6 << 30, false), "disk limit 5 GiB reached");
+        assert_eq!(
+            met(Limited::Disk, 900 << 20, 3 << 29, true),
+            "the disk has only 900 MiB of space left, and this agent has added 1.5 GiB"
+        );
+        assert_eq!(met(Limited::FileSize, 1000, 1000, false), "file size limit 1000 B reached");
+        assert_eq!(serde_json::to_value(Limited::FileSize).unwrap(), Limited::FileSize.name());
     }
 
     #[test]

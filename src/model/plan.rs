@@ -39,6 +39,9 @@ pub struct Plan {
     pub workspace: WorkspaceSettings,
     /// The parent verifier.
     pub verify: Option<VerifySettings>,
+    /// Globs of more paths whose change waits for a decision, whoever owns them.
+    #[serde(default)]
+    pub protect: Vec<String>,
     /// The agents, in the order of the file. That order decides merging.
     pub agents: Vec<AgentTask>,
 }
@@ -157,6 +160,20 @@ pub struct Limits {
     /// The largest file it may write, in bytes.
     #[serde(default)]
     pub file_size: Option<u64>,
+}
+
+impl Limits {
+    /// What the box itself is held to; time, silence and output are the supervisor's affair.
+    pub fn of_box(&self) -> sandbox::Limits {
+        sandbox::Limits {
+            memory: self.memory,
+            processes: self.processes,
+            cpu_weight: self.cpu_weight,
+            disk: self.disk,
+            file_size: self.file_size,
+            ..sandbox::Limits::default()
+        }
+    }
 }
 
 impl Default for Limits {

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use sandbox::{Layer, Protection};
 use serde::Serialize;
 
-use super::card::{Card, CardState};
+use super::card::{Answer, Card, CardState};
 use super::change::GitCheckpoint;
 use super::event::{
     AttemptFinished, AttemptStarted, CandidateAdvanced, Currency, Effect, Event, EventKind, GateDecided, Invocation,
-    MergePreviewed, PreviewResult, RunFinished, RunStarted, Stage, TurnFinished, VerifyFinished,
+    MergePreviewed, OverlapPredicted, PreviewResult, RunFinished, RunStarted, Stage, TurnFinished, VerifyFinished,
 };
 use super::ids::{AgentName, CardId, CommitId, RunId, TurnId};
 use super::outcome::AttemptOutcome;
@@ -34,6 +34,8 @@ pub struct RunState {
     pub stage: Option<Stage>,
     /// The agents, in plan order.
     pub agents: Vec<AgentState>,
+    /// Agents whose present work would conflict, while they are at work.
+    pub overlaps: Vec<Overlap>,
     /// Every card there was, in the order they were opened.
     pub cards: Vec<Card>,
     /// The candidate, since the first merge.
@@ -112,6 +114,24 @@ pub struct MergeState {
     pub contribution: Option<CommitId>,
 }
 
+/// Two agents whose present work would conflict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Overlap {
+    /// The two.
+    pub agents: [AgentName; 2],
+    /// Where.
+    pub paths: Vec<RepoPath>,
+    /// The kinds of conflict.
+    pub kinds: Vec<String>,
+}
+
+impl Overlap {
+    /// Whether it is about these two.
+    pub fn is_of(&self, one: &AgentName, other: &AgentName) -> bool {
+        self.agents.contains(one) && self.agents.contains(other)
+    }
+}
+
 /// The candidate as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -143,6 +163,7 @@ impl RunState {
             invocation: None,
             stage: None,
             agents: Vec::new(),
+            overlaps: Vec::new(),
             cards: Vec::new(),
             candidate: None,
             verification: None,
@@ -248,8 +269,10 @@ impl RunState {
                 if let Some(card) = self.cards.iter_mut().find(|card| card.id == closed.card) {
                     card.state = CardState::Closed;
                     card.resolution = Some(closed.resolution.clone());
+                    card.answer.clone_from(&closed.answer);
                 }
             }
+            EventKind::OverlapPredicted(predicted) => self.foretell(event, predicted),
             EventKind::MergePreviewed(previewed) => self.preview(event, previewed),
             EventKind::CandidateAdvanced(advanced) => self.advance(event, advanced),
             EventKind::VerifyFinished(finished) => {
@@ -308,6 +331,15 @@ impl RunState {
         agent.attempts.get_mut(index)
     }
 
+    fn foretell(&mut self, event: &Event, predicted: &OverlapPredicted) {
+        let Some(agent) = &event.subject.agent else { return };
+        self.overlaps.retain(|known| !known.is_of(agent, &predicted.with));
+        if !predicted.paths.is_empty() {
+            let agents = [agent.clone(), predicted.with.clone()];
+            self.overlaps.push(Overlap { agents, paths: predicted.paths.clone(), kinds: predicted.kinds.clone() });
+        }
+    }
+
     fn preview(&mut self, event: &Event, previewed: &MergePreviewed) {
         if let Some(agent) = self.subject_agent(event) {
             agent.merge = Some(MergeState {
@@ -323,6 +355,8 @@ impl RunState {
     }
 
     fn advance(&mut self, event: &Event, advanced: &CandidateAdvanced) {
+        // From here on previews say what conflicts.
+        self.overlaps.clear();
         let mut merged = match (&self.candidate, &advanced.contribution) {
             (Some(candidate), Some(_)) => candidate.merged.clone(),
             (None, _) | (Some(_), None) => Vec::new(),
@@ -349,6 +383,11 @@ impl RunState {
     /// Cards that wait for a decision.
     pub fn open_cards(&self) -> impl Iterator<Item = &Card> {
         self.cards.iter().filter(|card| card.state == CardState::NeedsHuman)
+    }
+
+    /// What a person decided about a card, where one did.
+    pub fn answer(&self, card: &CardId) -> Option<&Answer> {
+        self.cards.iter().find(|known| known.id == *card)?.answer.as_ref()
     }
 
     /// How many agents stand where.
@@ -386,7 +425,7 @@ impl RunState {
             PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error => {
                 self.open_cards().any(|card| merge.cards.contains(&card.id))
             }
-            PreviewResult::Blocked => true,
+            PreviewResult::Blocked | PreviewResult::SetAside => true,
         };
         (is_of_now && is_told).then_some(merge)
     }
@@ -397,6 +436,13 @@ impl RunState {
             (Some(verification), Some(candidate)) => verification.finished.tree == candidate.head.tree,
             (Some(_) | None, None) | (None, Some(_)) => false,
         }
+    }
+}
+
+impl AttemptState {
+    /// Whether it has begun in this worktree.
+    pub fn has_begun_in(&self, worktree: &std::path::Path) -> bool {
+        self.started.as_ref().is_some_and(|started| started.worktree == worktree)
     }
 }
 
@@ -418,14 +464,13 @@ impl AgentState {
 
     /// Whether an attempt has begun in this worktree, and so its setup has ended well.
     pub fn has_begun_in(&self, worktree: &std::path::Path) -> bool {
-        self.attempts.iter().filter_map(|attempt| attempt.started.as_ref()).any(|started| started.worktree == worktree)
+        self.attempts.iter().any(|attempt| attempt.has_begun_in(worktree))
     }
 
     /// The newest bundle of what was done in this very worktree: a retry that begins afresh has one of its own.
     pub fn last_turn_in(&self, worktree: &std::path::Path) -> Option<&(TurnId, TurnFinished)> {
-        let here =
-            |attempt: &&AttemptState| attempt.started.as_ref().is_some_and(|started| started.worktree == worktree);
-        self.attempts.iter().rev().filter(here).find_map(|attempt| attempt.turns.last())
+        let mut here = self.attempts.iter().rev().filter(|attempt| attempt.has_begun_in(worktree));
+        here.find_map(|attempt| attempt.turns.last())
     }
 
     /// Its newest bundle, whatever became of the attempt.

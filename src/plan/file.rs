@@ -19,6 +19,7 @@ use crate::model::plan::{
 use super::check;
 use super::finding::{Code, Finding, Findings, Severity, line_of};
 use super::keys;
+use super::network;
 use super::reader::{Reader, Section};
 use super::value::{self, shown};
 
@@ -98,7 +99,9 @@ pub(super) struct Draft {
 fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Option<Plan> {
     let run = root.section("run");
     let workspace = root.section("workspace");
-    let sandbox = SandboxKeys::read(reader, &root.section("sandbox")).over(&SandboxSettings::default());
+    let defaults = root.section("sandbox");
+    let sandbox = SandboxKeys::read(reader, &defaults).over(&SandboxSettings::default());
+    check_variables(reader, &defaults, &sandbox);
     let name = plan_name(reader, label, &run);
     let target = reader.take_text(&run, "target", value::branch);
     let jobs = reader.take(&run, "jobs", |value| value::number(value, 0, 1024));
@@ -107,6 +110,7 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
     let seed = reader.take_list(&workspace, "seed", "strings", |value| value::seed(value::text(value)?));
     let setup = reader.take(&workspace, "setup", value::command);
     let verify = read_verify(reader, root, &sandbox);
+    let protect = reader.take_texts(&root.section("verify"), "protect", value::glob).map(plain).unwrap_or_default();
     let drafts = read_agents(reader, root, &sandbox);
     check::agents(reader, &drafts);
     Some(Plan {
@@ -117,6 +121,7 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
         timeout,
         workspace: WorkspaceSettings { seed: plain(seed.unwrap_or_default()), setup },
         verify,
+        protect,
         agents: drafts.into_iter().map(|draft| draft.task).collect::<Option<_>>()?,
     })
 }
@@ -154,19 +159,31 @@ struct SandboxKeys {
     time: Option<SignedDuration>,
     idle: Option<SignedDuration>,
     output: Option<u64>,
+    memory: Option<u64>,
+    processes: Option<u32>,
+    cpu_weight: Option<u32>,
+    disk: Option<u64>,
+    file_size: Option<u64>,
 }
 
 impl SandboxKeys {
     fn read<'t>(reader: &mut Reader<'t>, section: &Section<'_, 't>) -> Self {
         let limits = section.section("limits");
         Self {
-            network: reader.take(section, "network", value::network),
+            network: network::read(reader, section),
             expose: reader.take_texts(section, "expose", value::expose).map(plain),
             env: reader.take_texts(section, "env", value::variable).map(plain),
             allow_degraded: reader.take_list(section, "allow_degraded", "layers", value::layer).map(plain),
             time: reader.take(&limits, "time", value::duration),
             idle: reader.take(&limits, "idle", value::duration),
             output: reader.take(&limits, "output", value::size),
+            memory: reader.take(&limits, "memory", value::size_of_box),
+            processes: reader.take(&limits, "processes", |value| {
+                value::number(value, *value::PROCESSES.start(), *value::PROCESSES.end())
+            }),
+            cpu_weight: reader.take(&limits, "cpu_weight", |value| value::number(value, 1, 10_000)),
+            disk: reader.take(&limits, "disk", value::size_of_box),
+            file_size: reader.take(&limits, "file_size", value::size),
         }
     }
 
@@ -184,7 +201,11 @@ impl SandboxKeys {
                 time: self.time.unwrap_or(defaults.limits.time),
                 idle: self.idle.unwrap_or(defaults.limits.idle),
                 output: self.output.unwrap_or(defaults.limits.output),
-                ..defaults.limits
+                memory: self.memory.or(defaults.limits.memory),
+                processes: self.processes.or(defaults.limits.processes),
+                cpu_weight: self.cpu_weight.and_then(|it| u16::try_from(it).ok()).or(defaults.limits.cpu_weight),
+                disk: self.disk.or(defaults.limits.disk),
+                file_size: self.file_size.or(defaults.limits.file_size),
             },
             ..defaults.clone()
         }
@@ -219,7 +240,7 @@ fn read_verify<'t>(
     let section = root.section("verify");
     let command = reader.take(&section, "command", value::command);
     let timeout = reader.take(&section, "timeout", value::duration).unwrap_or(sandbox.limits.time);
-    let network = reader.take(&section, "network", value::network).unwrap_or_default();
+    let network = network::read(reader, &section).unwrap_or_default();
     let env = reader.take_texts(&section, "env", value::variable).map(plain).unwrap_or_default();
     match (root.key_span("verify"), section.value("command")) {
         (None, _) => {
@@ -234,7 +255,16 @@ fn read_verify<'t>(
         (Some(_), Some(_)) => {}
     }
     let sandbox = verifier_sandbox(sandbox, network, env, timeout);
+    check_variables(reader, &section, &sandbox);
     command.map(|command| VerifySettings { command, timeout, sandbox })
+}
+
+/// Tells of variables that would be in a box twice, at the network that is written in `section`, or its variables.
+fn check_variables<'t>(reader: &mut Reader<'t>, section: &Section<'_, 't>, settings: &SandboxSettings) {
+    let Some(span) = section.key_span("network").or_else(|| section.key_span("env")) else { return };
+    for (message, help) in network::check_variables(settings) {
+        reader.error(Code::BadInjection, span.clone(), message, Some(help));
+    }
 }
 
 fn read_agents<'t>(reader: &mut Reader<'t>, root: &Section<'_, 't>, sandbox: &SandboxSettings) -> Vec<Draft> {
@@ -278,7 +308,9 @@ fn read_agent<'t>(
     let attempts = reader.take(section, "attempts", |value| value::number(value, 1, 100)).unwrap_or(1);
     let adapter = reader.take(section, "use", value::adapter);
     let turns = read_turns(reader, key, &span, section, adapter.is_none() && section.value("use").is_some());
-    let sandbox = SandboxKeys::read(reader, &section.section("sandbox")).over(sandbox);
+    let own_box = section.section("sandbox");
+    let sandbox = SandboxKeys::read(reader, &own_box).over(sandbox);
+    check_variables(reader, &own_box, &sandbox);
     let owns = owns.unwrap_or_default();
     let empty_list =
         section.value("owns").and_then(|value| value.get_ref().as_array()).is_some_and(|list| list.is_empty());

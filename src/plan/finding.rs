@@ -85,6 +85,10 @@ codes! {
     BadVariable = "bad-variable",
     /// Not a path that may be seeded or exposed.
     BadPath = "bad-path",
+    /// Not a host and port that a proxy could let through.
+    BadEndpoint = "bad-endpoint",
+    /// A secret that could not be put into requests as it is written.
+    BadInjection = "bad-injection",
     /// `after` names no agent of the plan.
     UnknownAgent = "unknown-agent",
     /// `after` names the agent itself.
@@ -97,6 +101,8 @@ codes! {
     Overlap = "overlap",
     /// Contracts that cannot be compared within bounds.
     TooComplex = "too-complex",
+    /// A limit that the machine at hand cannot enforce.
+    NotHere = "not-on-this-machine",
     /// A plan of a size no person writes.
     TooLarge = "too-large",
     /// Nothing judges the result.

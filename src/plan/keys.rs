@@ -24,7 +24,7 @@ const fn later(path: &'static str, kind: &'static str, meaning: &'static str) ->
     Key { path, kind, default: "", meaning, supported: false }
 }
 
-const NETWORK: &str = "`\"none\"` or `\"host\"`";
+const NETWORK: &str = "`\"none\"`, `\"host\"` or a table";
 const LAYERS: &str = "list of `\"namespaces\"`, `\"seccomp\"`, `\"limits\"`";
 const COMMAND: &str = "command";
 
@@ -40,22 +40,50 @@ const KEYS: &[Key] = &[
     ),
     key("run.timeout", "duration", "none", "how long the whole run may take"),
     key("sandbox.network", NETWORK, "`\"none\"`", "what network an agent has"),
+    key(
+        "sandbox.network.allow",
+        "list of `HOST:PORT`",
+        "`[]`",
+        "what may be reached through the proxy, and nothing else",
+    ),
+    key("sandbox.network.deny", "list of `HOST:PORT`", "`[]`", "what may not, whatever `allow` says"),
+    key(
+        "sandbox.network.inject.*.header",
+        "header",
+        "required",
+        "the header that a request to this host gets the secret in",
+    ),
+    key(
+        "sandbox.network.inject.*.env",
+        "name",
+        "required",
+        "your variable that holds the secret; inside it holds a stand-in",
+    ),
+    key("sandbox.network.inject.*.prefix", "text", "`\"\"`", "what stands before the secret, such as `\"Bearer \"`"),
+    key(
+        "sandbox.network.inject.*.base_url",
+        "name",
+        "none",
+        "a variable that inside holds the address to ask instead of the host's",
+    ),
     key("sandbox.expose", "list of paths", "`[]`", "paths from outside to show read-only"),
     key("sandbox.env", "list of names", "`[]`", "environment variables to pass in"),
     key("sandbox.limits.time", "duration", "`\"30m\"`", "the longest an attempt may take"),
     key("sandbox.limits.idle", "duration", "`\"10m\"`", "the longest an attempt may be silent"),
     key("sandbox.limits.output", "size", "`\"64MiB\"`", "the most output of an attempt"),
-    later("sandbox.limits.memory", "size", "the most memory of an attempt"),
-    later("sandbox.limits.processes", "number", "the most processes of an attempt"),
-    later("sandbox.limits.disk", "size", "the most disk space of an attempt"),
+    key("sandbox.limits.memory", "size", "none", "the most memory of an agent's processes together"),
+    key("sandbox.limits.processes", "number", "4096", "the most processes and threads of an agent at once"),
+    key("sandbox.limits.disk", "size", "none", "the most disk space of what an agent can write"),
+    key("sandbox.limits.file_size", "size", "none", "the largest file an agent may write"),
+    key("sandbox.limits.cpu_weight", "number", "100", "an agent's share of the processor where others want it too"),
     key("sandbox.allow_degraded", LAYERS, "`[]`", "layers of the sandbox that this machine may be unable to give"),
     key("workspace.seed", "list of paths", "`[]`", "ignored files of the checkout to copy into each worktree"),
     key("workspace.setup", COMMAND, "none", "run once in each new worktree, inside the sandbox"),
     key("verify.command", COMMAND, "none", "what judges the combined result; exit 0 is the only pass"),
     key("verify.timeout", "duration", "`sandbox.limits.time`", "the longest the verifier may take"),
-    key("verify.network", NETWORK, "`\"none\"`", "what network the verifier has"),
+    key("verify.network", NETWORK, "`\"none\"`", "what network the verifier has, written like `sandbox.network`"),
     key("verify.env", "list of names", "`[]`", "environment variables to pass to the verifier"),
-    later("verify.protect", "list of globs", "paths whose change waits for a decision"),
+    key("verify.protect", "list of globs", "`[]`", "more paths whose change waits for a decision, whoever owns them"),
     later("verify.cache", "list of paths", "folders kept between verifications of a run"),
     key("agents.*.title", "one line", "none", "what the agent is for"),
     key("agents.*.owns", "list of globs", "required", "the paths that are the agent's alone"),
@@ -69,15 +97,22 @@ const KEYS: &[Key] = &[
     later("agents.*.prompt_file", "path", "a file with what the agent is asked to do"),
     later("agents.*.verify", COMMAND, "what judges this agent's work alone"),
     later("agents.*.workdir", "path", "the folder the agent starts in"),
-    key("agents.*.sandbox.network", NETWORK, "`sandbox.network`", "this agent's network"),
+    key(
+        "agents.*.sandbox.network",
+        NETWORK,
+        "`sandbox.network`",
+        "this agent's network, written like `sandbox.network`",
+    ),
     key("agents.*.sandbox.expose", "list of paths", "`sandbox.expose`", "this agent's paths from outside"),
     key("agents.*.sandbox.env", "list of names", "`sandbox.env`", "this agent's environment variables"),
     key("agents.*.sandbox.limits.time", "duration", "`sandbox.limits.time`", "the longest an attempt of it may take"),
     key("agents.*.sandbox.limits.idle", "duration", "`sandbox.limits.idle`", "the longest it may be silent"),
     key("agents.*.sandbox.limits.output", "size", "`sandbox.limits.output`", "the most output of an attempt of it"),
-    later("agents.*.sandbox.limits.memory", "size", "the most memory of an attempt of it"),
-    later("agents.*.sandbox.limits.processes", "number", "the most processes of an attempt of it"),
-    later("agents.*.sandbox.limits.disk", "size", "the most disk space of an attempt of it"),
+    key("agents.*.sandbox.limits.memory", "size", "`sandbox.limits.memory`", "the most memory of its processes"),
+    key("agents.*.sandbox.limits.processes", "number", "`sandbox.limits.processes`", "the most processes of it"),
+    key("agents.*.sandbox.limits.disk", "size", "`sandbox.limits.disk`", "the most disk space of what it can write"),
+    key("agents.*.sandbox.limits.file_size", "size", "`sandbox.limits.file_size`", "the largest file it may write"),
+    key("agents.*.sandbox.limits.cpu_weight", "number", "`sandbox.limits.cpu_weight`", "its share of the processor"),
     key("agents.*.sandbox.allow_degraded", LAYERS, "`sandbox.allow_degraded`", "layers that its own may lack"),
 ];
 

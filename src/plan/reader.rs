@@ -16,6 +16,11 @@ pub(super) struct Section<'d, 't> {
 }
 
 impl<'d, 't> Section<'d, 't> {
+    /// Its path, as it would be written.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     pub(super) fn root(table: &'d DeTable<'t>) -> Self {
         Self { path: String::new(), table: Some(table) }
     }
@@ -151,6 +156,16 @@ impl<'t> Reader<'t> {
     /// Tells of every key that means nothing or is not supported, and of every section that is no table.
     pub(super) fn check_keys(&mut self, root: &DeTable<'t>) {
         self.check_table(root, "", "");
+    }
+
+    /// Tells of every key of `section` that is none of those that stand below `pattern` in the reference.
+    pub(super) fn check_known(&mut self, section: &Section<'_, 't>, pattern: &str) {
+        let known = keys::children(pattern);
+        for (name, span, _) in section.entries() {
+            if !known.contains(&name) {
+                self.unknown(&joined(&section.path, name), name, pattern, span);
+            }
+        }
     }
 
     fn check_table(&mut self, table: &DeTable<'t>, path: &str, pattern: &str) {

@@ -1,7 +1,7 @@
 //! A plan of one agent, without a file: what `exec` runs.
 
 use crate::model::plan::{
-    AgentTask, Argv, Contract, LandMode, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
+    AgentTask, Argv, Contract, LandMode, Network, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
 };
 
 use super::finding::{Finding, Findings, Severity};
@@ -79,6 +79,7 @@ impl Single {
             timeout: None,
             workspace: self.workspace,
             verify: self.verify,
+            protect: Vec::new(),
             agents: vec![agent],
         })
     }
@@ -103,6 +104,14 @@ impl Single {
         for sandbox in verify.clone().map(|verify| &verify.sandbox).chain([&self.sandbox]) {
             for variable in &sandbox.env {
                 check("the environment", value::variable(variable));
+            }
+            for (name, size) in [("memory", sandbox.limits.memory), ("disk", sandbox.limits.disk)] {
+                check(name, size.map_or(Ok(()), value::box_size));
+            }
+            if let Network::Allow(list) = &sandbox.network {
+                for endpoint in &list.allow {
+                    check("the network", value::endpoint(endpoint));
+                }
             }
             for path in &sandbox.expose {
                 check("what is exposed", value::expose(path));

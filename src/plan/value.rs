@@ -116,15 +116,36 @@ pub(super) fn layer(value: &Value<'_>) -> Result<Layer, Wrong> {
         .ok_or_else(|| Wrong::kind("a layer", value.get_ref()))
 }
 
+/// A network that is a word. One with a list is read in `network.rs`.
 pub(super) fn network(value: &Value<'_>) -> Result<Network, Wrong> {
-    if value.get_ref().is_table() {
-        return Err(Wrong::new(Code::NotSupported, "with a list of hosts is not supported by this version")
-            .help("it may be `\"none\"` or `\"host\"`"));
+    let listed = || "to let through some hosts alone, write `{ allow = [\"HOST:PORT\"] }`";
+    if !value.get_ref().is_str() {
+        return Err(Wrong::kind("`\"none\"`, `\"host\"` or a table", value.get_ref()).help(listed()));
     }
     Ok(match word(value, &["none", "host"])? {
         "host" => Network::Host,
         _ => Network::None,
     })
+}
+
+/// An entry of a list of what may be reached.
+pub(super) fn endpoint(text: &str) -> Result<(), Wrong> {
+    let wrong = |error| Wrong::new(Code::BadEndpoint, format!("has {}, which {error}", shown(text)));
+    text.parse::<sandbox::proxy::Endpoint>().map(|_| ()).map_err(wrong)
+}
+
+/// The header a secret goes into.
+pub(super) fn header(text: &str) -> Result<(), Wrong> {
+    sandbox::proxy::check_header(text)
+        .map_err(|error| Wrong::new(Code::BadInjection, format!("cannot be used: {error}")))
+}
+
+/// What stands before a secret in its header.
+pub(super) fn header_prefix(text: &str) -> Result<(), Wrong> {
+    if text.len() <= 64 && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(Wrong::new(Code::BadInjection, "must be at most 64 visible ASCII characters and spaces"))
 }
 
 /// What runs an agent. Only commands do so far; the other words are known, so that the refusal can say so.
@@ -176,6 +197,24 @@ pub(super) fn size(value: &Value<'_>) -> Result<u64, Wrong> {
         Some(bytes) if bytes > 1 << 50 => Err(Wrong::new(Code::BadSize, "must be at most `1024TiB`").help(HELP)),
         Some(bytes) => Ok(bytes),
     }
+}
+
+/// A size that a box can live with.
+pub(super) fn size_of_box(value: &Value<'_>) -> Result<u64, Wrong> {
+    size(value).and_then(|bytes| box_size(bytes).map(|()| bytes))
+}
+
+/// What must hold of a limit of a box, wherever it comes from: with less, no program starts.
+pub(super) fn box_size(bytes: u64) -> Result<(), Wrong> {
+    if bytes < 1 << 20 { Err(Wrong::new(Code::BadSize, "must be at least `1MiB`")) } else { Ok(()) }
+}
+
+/// How many processes, wherever the number comes from.
+pub(super) const PROCESSES: std::ops::RangeInclusive<u32> = 1..=1_000_000;
+
+/// A size as it stands in a plan, such as `64MiB`; the command line takes the same.
+pub fn parse_size(text: &str) -> Option<u64> {
+    bytes(text).filter(|bytes| (1..=1 << 50).contains(bytes))
 }
 
 fn bytes(text: &str) -> Option<u64> {

@@ -7,7 +7,7 @@ use super::table::{Cell, Table};
 use super::text;
 use crate::model::card::{Card, CardKind, CardState};
 use crate::model::run::RunState;
-use crate::model::{AgentName, CardId, RepoPath};
+use crate::model::{AgentName, CardId, RepoPath, RunId};
 
 /// A card in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -97,6 +97,29 @@ impl BoardData {
             out.push_str(&table.render(look));
         }
         if out.is_empty() { "no cards\n".to_owned() } else { out }
+    }
+}
+
+/// Data of `board approve`, `dismiss` and `resolve`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecidedData {
+    /// The card as it stands now.
+    pub card: Card,
+    /// How many cards of the run wait still.
+    pub open_cards: usize,
+}
+
+impl DecidedData {
+    /// It as text, with what to do next.
+    pub fn render(&self, run: &RunId) -> String {
+        let how = self.card.resolution.as_deref().unwrap_or("closed");
+        let next = match self.open_cards {
+            0 => format!("no card waits any more: sandbox merge {run}"),
+            1 => format!("1 card waits still: sandbox board --run {run}"),
+            several => format!("{several} cards wait still: sandbox board --run {run}"),
+        };
+        format!("card {} {}\n{next}\n", self.card.id, text::clean(how))
     }
 }
 

@@ -107,6 +107,15 @@ impl Human {
             EventKind::ScopeWarning(warning) => {
                 loud(format!("outside its contract: {}", text::list(&warning.outside_owned_scope, 3)))
             }
+            EventKind::OverlapPredicted(overlap) if overlap.paths.is_empty() => {
+                normal(format!("would merge with {} by now", overlap.with))
+            }
+            EventKind::OverlapPredicted(overlap) => loud(format!(
+                "would conflict with {} in {} ({})",
+                overlap.with,
+                text::list(&overlap.paths, 3),
+                text::list(&overlap.kinds, 3)
+            )),
             EventKind::CheckpointCreated(checkpoint) => verbose(format!("checkpoint {}", checkpoint.id)),
             EventKind::VerifierFresh(fresh) => verbose(format!("tree {} {}", fresh.tree.short(), fresh.verdict)),
             // The whole message follows at the end; `GateDecided` has told already.
@@ -183,6 +192,7 @@ fn previewed_words(previewed: &MergePreviewed) -> (Detail, String) {
     match previewed.result {
         PreviewResult::Clean => (Detail::Verbose, format!("merges cleanly onto {}", previewed.onto.short())),
         PreviewResult::Conflict => (Detail::Quiet, format!("not merged: conflict, card {}", cards())),
+        PreviewResult::SetAside => (Detail::Quiet, "left out, as was decided".to_owned()),
         PreviewResult::Held => (Detail::Quiet, format!("not merged: held by card {}", cards())),
         PreviewResult::Error => (Detail::Quiet, format!("not merged: the merge failed, card {}", cards())),
         PreviewResult::Blocked => {

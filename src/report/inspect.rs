@@ -15,7 +15,7 @@ use super::table::{Cell, Table};
 use super::text;
 use crate::model::change::{DiffStat, NotCaptured, TurnRecord};
 use crate::model::run::{AgentState, AttemptState, RunState};
-use crate::model::{AgentName, AttemptOutcome, CommitId, ProcessEnd, RefName, RepoPath, TreeId, TurnId};
+use crate::model::{AgentName, AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TreeId, TurnId};
 
 /// Data of `inspect <agent>`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,6 +46,8 @@ pub struct AttemptView {
     pub reason: Option<String>,
     /// How its last command ended.
     pub end: Option<ProcessEnd>,
+    /// The limit of its box that it was ended for.
+    pub limit: Option<LimitMet>,
     /// When it began.
     pub started_at: Timestamp,
     /// How long it took, or has been going.
@@ -64,7 +66,7 @@ pub struct AttemptView {
     pub leftover_processes: Option<u32>,
     /// Its turns, oldest first.
     pub turns: Vec<TurnView>,
-    /// Things it was kept from, as far as its output tells. Inferred.
+    /// Things it was kept from: by its network's list for certain, else as far as its output tells, inferred.
     pub hints: Vec<String>,
     /// Layers of isolation that its box did without, as was allowed.
     pub degraded: BTreeSet<Layer>,
@@ -170,6 +172,7 @@ impl AttemptView {
             interrupted: finished.is_none() && !facts.coordinator_alive,
             reason: finished.map(|finished| finished.reason.clone()).filter(|reason| !reason.is_empty()),
             end: finished.and_then(|finished| finished.end),
+            limit: finished.and_then(|finished| finished.limit),
             started_at: attempt.started_at,
             duration_ms: finished.map_or_else(|| u64::try_from(going).unwrap_or(0), |finished| finished.duration_ms),
             adapter: started.map(|started| started.adapter.clone()),
@@ -353,6 +356,7 @@ mod tests {
           "title": "The docs",
           "state": "failed",
           "reason": "turn 1.2 ended with exit status 1",
+          "limit": null,
           "stage": null,
           "stageSeconds": null,
           "attempt": 1,
@@ -386,6 +390,7 @@ mod tests {
                 "how": "exited",
                 "value": 1
               },
+              "limit": null,
               "startedAt": "2025-06-15T15:06:42Z",
               "durationMs": 62500,
               "adapter": "command",

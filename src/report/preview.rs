@@ -2,7 +2,8 @@
 
 use super::look::{Look, Tone};
 use super::text;
-use crate::model::plan::{LandMode, Network};
+use crate::model::Bytes;
+use crate::model::plan::{AllowList, LandMode, Limits, Network};
 use crate::plan::{AgentPreview, BoxPreview, Preview};
 
 /// The preview as text. Its JSON is the [`Preview`] itself.
@@ -70,15 +71,26 @@ fn render_agent(agent: &AgentPreview, look: Look) -> String {
         (mebibytes, 20..) => format!("{mebibytes} MiB"),
         (_, 0..20) => text::count(limits.output, "byte", "bytes"),
     };
-    fact("within", &format!("{time}, {idle} of silence, {output} of output; {}", bounds(&agent.sandbox)));
+    let more = more_limits(&limits);
+    fact("within", &format!("{time}, {idle} of silence, {output} of output{more}; {}", bounds(&agent.sandbox)));
     out
+}
+
+/// The limits that hold only where the plan gives them.
+fn more_limits(limits: &Limits) -> String {
+    let sizes = [(limits.memory, "memory"), (limits.disk, "disk"), (limits.file_size, "a file")];
+    let mut words: Vec<String> =
+        sizes.into_iter().filter_map(|(size, of)| Some(format!("{} of {of}", Bytes(size?)))).collect();
+    words.extend(limits.processes.map(|most| text::count(most.into(), "process", "processes")));
+    words.extend(limits.cpu_weight.map(|weight| format!("weight {weight} of the processor")));
+    words.iter().flat_map(|word| [", ", word]).collect()
 }
 
 fn bounds(sandbox: &BoxPreview) -> String {
     let mut words = vec![match &sandbox.network {
         Network::None => "no network".to_owned(),
         Network::Host => "the host's network".to_owned(),
-        Network::Allow(list) => format!("the network as far as {}", text::list(&list.allow, usize::MAX)),
+        Network::Allow(list) => listed(list),
     }];
     if !sandbox.expose.is_empty() {
         words.push(format!("sees {}", text::list(&sandbox.expose, usize::MAX)));
@@ -89,10 +101,37 @@ fn bounds(sandbox: &BoxPreview) -> String {
     words.join(", ")
 }
 
+fn listed(list: &AllowList) -> String {
+    let secrets = list.inject.keys().map(|host| format!("{host} with a secret"));
+    let all: Vec<String> = list.allow.iter().cloned().chain(secrets).collect();
+    let but = if list.deny.is_empty() { String::new() } else { format!(" but {}", text::list(&list.deny, usize::MAX)) };
+    if all.is_empty() {
+        return "a network that reaches nothing".to_owned();
+    }
+    format!("the network as far as {}{but}", text::list(&all, usize::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plan::load;
+
+    #[test]
+    fn a_list_of_hosts_in_words() {
+        let injection = crate::model::plan::Injection {
+            header: "x".to_owned(),
+            env: "KEY".to_owned(),
+            prefix: String::new(),
+            base_url: None,
+        };
+        let mut list = AllowList::default();
+        assert_eq!(listed(&list), "a network that reaches nothing");
+        list.inject.insert("b.example".to_owned(), injection);
+        assert_eq!(listed(&list), "the network as far as b.example with a secret");
+        list.allow.push("*.a.example:443".to_owned());
+        list.deny.push("c.a.example:443".to_owned());
+        assert_eq!(listed(&list), "the network as far as *.a.example:443, b.example with a secret but c.a.example:443");
+    }
 
     #[test]
     fn dry_run() {
@@ -115,6 +154,7 @@ mod tests {
             shares = ["lock"]
             after = ["schema"]
             attempts = 2
+            sandbox.limits = { memory = "4GiB", disk = "5GiB", processes = 512, cpu_weight = 50, file_size = "1GiB" }
             turns = [["one"], ["two"]]
         "#;
         let (plan, _) = load("plan.toml", plan).unwrap();
@@ -141,7 +181,7 @@ mod tests {
           runs    one
           runs    two
           tries   2
-          within  30m 00s, 10m 00s of silence, 64 MiB of output; no network, gets API_KEY
+          within  30m 00s, 10m 00s of silence, 64 MiB of output, 4 GiB of memory, 5 GiB of disk, 1 GiB of a file, 512 processes, weight 50 of the processor; no network, gets API_KEY
         ");
     }
 }

@@ -175,6 +175,7 @@ impl Journal {
             outcome,
             reason: reason.to_owned(),
             end: begun.then_some(ProcessEnd::Exited(i32::from(outcome == AttemptOutcome::Failed))),
+            limit: None,
             leftover_processes: u32::from(outcome == AttemptOutcome::Failed),
             duration_ms: if begun { 62_500 } else { 0 },
             snapshot: begun.then(|| oid('d')),
@@ -407,7 +408,7 @@ pub(crate) fn hostile_events() -> Vec<Event> {
     journal.end(2, "parser", AttemptOutcome::Failed, EVIL);
     let card = Card { summary: EVIL.to_owned(), ..conflict_card() };
     journal.push(3, attempt, EventKind::CardOpened(Box::new(card)));
-    let closed = CardClosed { card: conflict_card().id, resolution: EVIL.to_owned() };
+    let closed = CardClosed { card: conflict_card().id, resolution: EVIL.to_owned(), answer: None };
     journal.push(3, Subject::run(), EventKind::CardClosed(closed));
     journal.verified(30, Verdict::None, Some(EVIL));
     journal.events
@@ -436,6 +437,7 @@ pub(crate) fn conflict_card() -> Card {
             command: "sandbox retry ui --fresh --run login-3".to_owned(),
         }],
         resolution: None,
+        answer: None,
     }
 }
 

@@ -15,9 +15,10 @@ use super::text;
 use crate::model::change::DiffStat;
 use crate::model::event::{Currency, PreviewResult, Stage};
 use crate::model::gate::GateBlock;
-use crate::model::run::{AgentState, AttemptState, RunState};
+use crate::model::run::{AgentState, AttemptState, Overlap, RunState};
 use crate::model::{
-    AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, RunId, TreeId, TurnId, Verdict, VerifyStatus,
+    AgentName, AttemptOutcome, CardId, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId, Verdict,
+    VerifyStatus,
 };
 
 /// How a run stands.
@@ -260,6 +261,7 @@ impl MergeView {
             PreviewResult::Conflict => format!("conflict {}", cards()),
             PreviewResult::Held => format!("held {}", cards()),
             PreviewResult::Error => format!("error {}", cards()),
+            PreviewResult::SetAside => "set aside".to_owned(),
             PreviewResult::Blocked => format!("waits for {}", text::list(&self.blocked_by, 2)),
         }
     }
@@ -267,7 +269,7 @@ impl MergeView {
     fn tone(&self) -> Tone {
         match self.result {
             PreviewResult::Clean => Tone::Good,
-            PreviewResult::Blocked => Tone::Warn,
+            PreviewResult::Blocked | PreviewResult::SetAside => Tone::Warn,
             PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error => Tone::Bad,
         }
     }
@@ -285,6 +287,8 @@ pub struct AgentRow {
     pub state: AgentCondition,
     /// Why, in a line, where its newest attempt ended.
     pub reason: Option<String>,
+    /// The limit of its box that its newest attempt was ended for.
+    pub limit: Option<LimitMet>,
     /// What is being done for it now.
     pub stage: Option<Stage>,
     /// Since when, in seconds.
@@ -335,6 +339,7 @@ impl AgentRow {
             title: agent.title.clone(),
             state: condition,
             reason: finished.map(|finished| finished.reason.clone()).filter(|reason| !reason.is_empty()),
+            limit: finished.and_then(|finished| finished.limit),
             stage: agent.stage.map(|(stage, _)| stage),
             stage_seconds: agent.stage.map(|(_, since)| text::since(since, facts.now).as_secs()),
             attempt: last.map(|attempt| attempt.number),
@@ -488,6 +493,8 @@ pub struct StatusData {
     pub counts: BTreeMap<&'static str, usize>,
     /// The agents, in plan order.
     pub agents: Vec<AgentRow>,
+    /// Agents whose present work would conflict, while they are at work.
+    pub overlaps: Vec<Overlap>,
     /// Cards that wait for a decision.
     pub cards: Vec<CardRow>,
     /// The candidate.
@@ -538,6 +545,7 @@ impl StatusData {
             checkout: facts.checkout.clone(),
             counts: state.counts(),
             agents: state.agents.iter().map(|agent| AgentRow::of(state, agent, facts)).collect(),
+            overlaps: state.overlaps.clone(),
             cards: state.open_cards().map(CardRow::of).collect(),
             candidate: CandidateView::of(state),
             verify_command: started.and_then(|started| started.verify_command.clone()),
@@ -556,9 +564,20 @@ impl StatusData {
             out.push('\n');
             out.push_str(&self.table().render(look));
         }
+        for row in self.agents.iter().filter(|row| row.limit.is_some()) {
+            let reason = text::clean(row.reason.as_deref().unwrap_or_default());
+            out.push_str(&Tone::Bad.paint(&format!("! {}: {reason}", row.agent), look));
+            out.push('\n');
+        }
         for row in self.agents.iter().filter(|row| !row.outside_owned_scope.is_empty()) {
             let paths = text::list(&row.outside_owned_scope, 3);
             out.push_str(&Tone::Warn.paint(&format!("! {}: outside its contract: {paths}", row.agent), look));
+            out.push('\n');
+        }
+        for overlap in &self.overlaps {
+            let [one, other] = &overlap.agents;
+            let paths = text::list(&overlap.paths, 3);
+            out.push_str(&Tone::Warn.paint(&format!("! {one} and {other} would conflict in {paths}"), look));
             out.push('\n');
         }
         for card in &self.cards {

@@ -104,6 +104,7 @@ fn json() {
           "title": "The parser",
           "state": "running",
           "reason": null,
+          "limit": null,
           "stage": "execute",
           "stageSeconds": 74,
           "attempt": 1,
@@ -133,6 +134,7 @@ fn json() {
           "title": "The docs",
           "state": "running",
           "reason": null,
+          "limit": null,
           "stage": "execute",
           "stageSeconds": 73,
           "attempt": 1,
@@ -158,6 +160,7 @@ fn json() {
           "title": "The ui",
           "state": "pending",
           "reason": null,
+          "limit": null,
           "stage": null,
           "stageSeconds": null,
           "attempt": null,
@@ -178,6 +181,7 @@ fn json() {
           "merge": null
         }
       ],
+      "overlaps": [],
       "cards": [],
       "candidate": null,
       "verifyCommand": [

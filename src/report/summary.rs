@@ -148,10 +148,11 @@ impl SummaryData {
 fn next_words(row: &AgentRow) -> Option<&'static str> {
     match row.state {
         AgentCondition::Pending | AgentCondition::Preparing | AgentCondition::Running => None,
-        AgentCondition::Interrupted => Some("retry"),
+        AgentCondition::Interrupted => Some("resume"),
         AgentCondition::Ended(outcome) => match remedy(outcome) {
             Remedy::Nothing if row.merge.as_ref().is_some_and(|merge| !merge.cards.is_empty()) => Some("decide"),
             Remedy::Nothing => None,
+            Remedy::Resume => Some("resume"),
             Remedy::Retry => Some("retry"),
             Remedy::Look => Some("inspect"),
         },
@@ -160,6 +161,7 @@ fn next_words(row: &AgentRow) -> Option<&'static str> {
 
 enum Remedy {
     Nothing,
+    Resume,
     Retry,
     Look,
 }
@@ -176,8 +178,8 @@ fn remedy(outcome: AttemptOutcome) -> Remedy {
         | AttemptOutcome::OutputLimit
         | AttemptOutcome::Limit
         | AttemptOutcome::SetupFailed
-        | AttemptOutcome::Interrupted
         | AttemptOutcome::Stale => Remedy::Retry,
+        AttemptOutcome::Interrupted => Remedy::Resume,
         AttemptOutcome::CaptureFailed
         | AttemptOutcome::HarvestRefused
         | AttemptOutcome::Tampered
@@ -193,6 +195,10 @@ fn next_steps(state: &RunState, agents: &[AgentRow], facts: &Facts) -> Vec<NextS
     if RunCondition::of(state, facts.coordinator_alive) == RunCondition::Running {
         step("watch it", format!("sandbox status {run} --watch"));
         return steps;
+    }
+    let cut_short: Vec<&AgentRow> = agents.iter().filter(|row| next_words(row) == Some("resume")).collect();
+    if !cut_short.is_empty() || RunCondition::of(state, facts.coordinator_alive) == RunCondition::Interrupted {
+        step("go on with it", format!("sandbox resume {run}"));
     }
     for card in state.open_cards().take(STEPS) {
         step("see what waits for a decision", format!("sandbox board show {} --run {run}", card.id));
@@ -221,7 +227,7 @@ fn next_steps(state: &RunState, agents: &[AgentRow], facts: &Facts) -> Vec<NextS
             step("read the result", text::command(&["git".into(), "diff".into(), range], usize::MAX));
         }
         step("put it on the target", format!("sandbox land {run}"));
-    } else if troubled.is_empty() && state.open_cards().next().is_none() && !passed {
+    } else if troubled.is_empty() && cut_short.is_empty() && state.open_cards().next().is_none() && !passed {
         step("merge and verify anew", format!("sandbox merge {run}"));
     }
     steps
@@ -298,17 +304,14 @@ mod tests {
     fn interrupted() {
         insta::assert_snapshot!(text(&samples::running()), @r"
         AGENT   OUTCOME      TURNS  FILES      CONTRACT   MERGE  NEXT
-        parser  interrupted  1      3 +120 -7  kept       -      retry
-        docs    interrupted  -      -          2 outside  -      retry
+        parser  interrupted  1      3 +120 -7  kept       -      resume
+        docs    interrupted  -      -          2 outside  -      resume
         ui      pending      -      -          -          -      -
 
         login-3 was interrupted
 
         next
-          sandbox inspect parser --run login-3 --output  # see what it did and said
-          sandbox retry parser --run login-3             # try it again
-          sandbox inspect docs --run login-3 --output    # see what it did and said
-          sandbox retry docs --run login-3               # try it again
+          sandbox resume login-3  # go on with it
         ");
     }
 

@@ -1,5 +1,7 @@
 //! Carrying the agents through their attempts, as many at once as the plan says.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::error::Error;
 use super::finish::started_of;
+use super::forecaster::Forecaster;
 use super::recorder::Recorder;
 use super::scheduler::{self, Entry, Stand};
 use super::signals::Signals;
@@ -34,14 +37,47 @@ pub(super) struct Crew {
     pub(super) signals: Signals,
 }
 
-/// Runs all agents of the plan that have not ended yet, until each has.
-pub(super) async fn run_all(crew: &Arc<Crew>, jobs: usize) -> Result<(), Error> {
+/// How an agent stands when agents are to be carried to their ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// It has not begun.
+    New,
+    /// It has, and goes on in the worktree it has had, with so many attempts left.
+    GoOn {
+        /// How many.
+        attempts: u32,
+    },
+    /// It has ended.
+    Ended {
+        /// Whether others may build on it.
+        can_be_built_on: bool,
+    },
+    /// It has ended because of one it builds on, which may end otherwise now.
+    WasBlocked,
+}
+
+/// Carries all agents of the plan to an end, each from how it stands.
+pub(super) async fn run_all(
+    crew: &Arc<Crew>,
+    jobs: usize,
+    opening: impl Fn(&AgentTask) -> Opening,
+) -> Result<(), Error> {
+    let openings: HashMap<AgentName, Opening> =
+        crew.plan.agents.iter().map(|task| (task.name.clone(), opening(task))).collect();
+    let opening = |name: &AgentName| openings.get(name).copied().unwrap_or(Opening::New);
     let mut entries: Vec<Entry> = crew
         .plan
         .agents
         .iter()
-        .map(|task| Entry { name: task.name.clone(), after: task.after.clone(), stand: Stand::Waiting })
+        .map(|task| {
+            let stand = match opening(&task.name) {
+                Opening::New | Opening::GoOn { .. } | Opening::WasBlocked => Stand::Waiting,
+                Opening::Ended { can_be_built_on } => Stand::Ended { can_be_built_on },
+            };
+            Entry { name: task.name.clone(), after: task.after.clone(), stand }
+        })
         .collect();
+    let (forecaster, journal) = Forecaster::begin(crew);
     let mut working: JoinSet<(AgentName, Result<bool, Error>)> = JoinSet::new();
     let mut failed = None;
     loop {
@@ -49,7 +85,9 @@ pub(super) async fn run_all(crew: &Arc<Crew>, jobs: usize) -> Result<(), Error> 
         let decision = scheduler::decide(&entries, jobs, stopping);
         for (name, by) in &decision.block {
             set(&mut entries, name, Stand::Ended { can_be_built_on: false });
-            if let Err(error) = crew.block(name, by) {
+            // Told once.
+            let told = if opening(name) == Opening::WasBlocked { Ok(()) } else { crew.block(name, by) };
+            if let Err(error) = told {
                 // Not told at once: those at work would be dropped before what they did is captured.
                 failed.get_or_insert(error);
                 crew.signals.stop.cancel();
@@ -60,9 +98,9 @@ pub(super) async fn run_all(crew: &Arc<Crew>, jobs: usize) -> Result<(), Error> 
         }
         for name in decision.start {
             set(&mut entries, &name, Stand::Running);
-            let crew = Arc::clone(crew);
+            let (crew, opening, journal) = (Arc::clone(crew), opening(&name), journal.clone());
             working.spawn(async move {
-                let result = crew.carry(&name).await;
+                let result = crew.carry(&name, opening, &journal).await;
                 (name, result)
             });
         }
@@ -81,6 +119,7 @@ pub(super) async fn run_all(crew: &Arc<Crew>, jobs: usize) -> Result<(), Error> 
             }
         }
     }
+    forecaster.end(journal).await;
     for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
         let told = crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began");
         match (told, &failed) {
@@ -127,26 +166,41 @@ impl Crew {
     }
 
     /// Carries an agent from its worktree to its last attempt. True: others may build on it.
-    async fn carry(&self, name: &AgentName) -> Result<bool, Error> {
+    async fn carry(&self, name: &AgentName, opening: Opening, journal: &dyn Record) -> Result<bool, Error> {
         let Some(task) = self.plan.agent(name) else { return Ok(false) };
+        let state = self.recorder.state();
+        let (known, attempts) = match opening {
+            Opening::GoOn { attempts } => (state.agent(name), attempts),
+            Opening::WasBlocked => (state.agent(name), task.attempts),
+            Opening::New | Opening::Ended { .. } => (None, task.attempts),
+        };
+        let first = tokio::task::block_in_place(|| known.map_or(Ok(1), |known| self.next_attempt(known)))?;
         let seat = self
             .stage(name, Stage::Prepare, async {
-                let seat = tokio::task::block_in_place(|| self.prepare(task, 1))?;
+                let seat = tokio::task::block_in_place(|| match known {
+                    Some(known) => self.old_seat(task, known),
+                    None => self.prepare(task, 1),
+                })?;
                 let told = if seat.is_some() { "ready" } else { "not possible" };
                 Ok((seat, told.to_owned()))
             })
             .await?;
         let Some(seat) = seat else { return Ok(false) };
-        self.attempts(task, seat, 1).await
+        self.attempts(task, seat, first..first.saturating_add(attempts), journal).await
     }
 
-    /// Makes attempts from number `first` on until one ends for good.
-    pub(super) async fn attempts(&self, task: &AgentTask, mut seat: Seat, first: u32) -> Result<bool, Error> {
+    /// Makes the attempts of these numbers until one ends for good, and tells of them in `journal`.
+    pub(super) async fn attempts(
+        &self,
+        task: &AgentTask,
+        mut seat: Seat,
+        numbers: Range<u32>,
+        journal: &dyn Record,
+    ) -> Result<bool, Error> {
         let contract = CompiledContract::new(&task.contract)?;
         let mut before = self.recorder.state().agent(&task.name).and_then(crate::model::run::AgentState::outcome);
-        let last = first.saturating_add(task.attempts.saturating_sub(1));
-        for attempt in first..=last {
-            let end = self.attempt(task, &contract, &seat, attempt, before).await?;
+        for attempt in numbers {
+            let end = self.attempt(task, &contract, &seat, (attempt, before), journal).await?;
             seat.latest = end.latest;
             seat.branch_at = end.branch_at;
             let state = self.recorder.state();
@@ -172,8 +226,8 @@ impl Crew {
         task: &AgentTask,
         contract: &CompiledContract,
         seat: &Seat,
-        attempt: u32,
-        before: Option<AttemptOutcome>,
+        (attempt, before): (u32, Option<AttemptOutcome>),
+        journal: &dyn Record,
     ) -> Result<AttemptEnd, Error> {
         let setup = if seat.needs_setup { self.plan.workspace.setup.as_ref() } else { None };
         self.stage(&task.name, Stage::Execute, async {
@@ -189,7 +243,7 @@ impl Crew {
                 setup,
                 before,
                 capturer: &self.capturer,
-                journal: &self.recorder,
+                journal,
                 stop: self.signals.stop.clone(),
                 kill: self.signals.kill.clone(),
             };
@@ -338,6 +392,7 @@ impl Crew {
             outcome,
             reason: reason.to_owned(),
             end: None,
+            limit: None,
             leftover_processes: 0,
             duration_ms: 0,
             snapshot: None,

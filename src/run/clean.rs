@@ -5,30 +5,28 @@
 //! captured stays, and is named: a whole worktree, and one of which a single file could not be read. Ignored files are
 //! nobody's work.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use sandbox::Layer;
 use serde::Serialize;
 
-use super::agents::{load_pinned_turns, load_workspaces};
+use super::agents::load_workspaces;
 use super::error::Error;
 use super::isolation;
+use super::keep::{Keeper, Kept};
 use super::recorder::{Observer, Recorder};
 use super::reopen::mend_links;
 use super::site::Site;
 use super::start::load_settings;
-use crate::change::bundle::{self, Ledger};
-use crate::change::{Capturer, Pins, Snapshot};
-use crate::model::change::Actor;
-use crate::model::event::{Event, EventKind, Subject, TurnFinished};
-use crate::model::run::{AgentState, RunState};
-use crate::model::{AgentName, CommitId, RefName, RunId, TurnId};
-use crate::plan::CompiledContract;
+use crate::agent::attempt::with_causes;
+use crate::model::event::Event;
+use crate::model::run::RunState;
+use crate::model::{AgentName, RunId};
 use crate::store::lock::{RunLock, run_lock_state};
-use crate::store::{JournalWriter, Occupant, Record, RunDir, Workplaces, journal, trash};
-use crate::workspace::{Workspace, remove};
+use crate::store::{JournalWriter, Occupant, RunDir, Workplaces, journal, trash};
+use crate::workspace::remove;
 
 /// What is done, or would be done, with one worktree.
 #[derive(Debug, Clone, Serialize)]
@@ -68,11 +66,18 @@ impl Observer for Quiet {
 /// complete may go too.
 pub fn plan(site: &Site, runs: &[RunDir], named: bool) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
-    for (place, run, owner) in places(site)? {
+    for (place, run, occupant) in places(site)? {
         let Some(folder) = runs.iter().find(|folder| *folder.id() == run) else { continue };
-        let (action, reason) = judge(folder, named)?;
         let bytes = trash::size(place.worktree())?.bytes + trash::size(place.private())?.bytes;
-        let owner = owner.map_or_else(|| "verify".to_owned(), |agent| agent.to_string());
+        let (owner, (action, reason)) = match occupant {
+            Occupant::Agent { name, .. } => (name.to_string(), judge(folder, named)?),
+            Occupant::Verify => ("verify".to_owned(), judge(folder, named)?),
+            // What a person does by hand is in no snapshot.
+            Occupant::Card(card) => {
+                let next = format!("`sandbox board resolve {card} --done` or `--discard`");
+                (format!("card {card}"), (Action::Keep, format!("a merge by hand, which you end by {next}")))
+            }
+        };
         items.push(Item { run, owner, worktree: place.worktree().to_owned(), bytes, action, reason });
     }
     Ok(items)
@@ -95,7 +100,7 @@ fn judge(run: &RunDir, named: bool) -> Result<(Action, String), Error> {
 }
 
 /// The worktrees of ours that are there, with their runs and agents.
-fn places(site: &Site) -> Result<Vec<(crate::store::Workplace, RunId, Option<AgentName>)>, Error> {
+fn places(site: &Site) -> Result<Vec<(crate::store::Workplace, RunId, Occupant)>, Error> {
     let root = site.workplaces.root();
     let entries = match std::fs::read_dir(root) {
         Ok(entries) => entries,
@@ -112,11 +117,7 @@ fn places(site: &Site) -> Result<Vec<(crate::store::Workplace, RunId, Option<Age
     for name in names {
         if let Some((run, occupant)) = Workplaces::occupant_of(&name) {
             let place = site.workplaces.place(&run, &occupant);
-            let agent = match occupant {
-                Occupant::Agent { name, .. } => Some(name),
-                Occupant::Verify => None,
-            };
-            found.push((place, run, agent));
+            found.push((place, run, occupant));
         }
     }
     found.sort_by(|one, other| one.0.name().cmp(other.0.name()));
@@ -155,7 +156,8 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
                     Ok("its folder is gone; its turns are kept".to_owned())
                 }
                 (Some(workspace), Some(task), Some(known)) => {
-                    Keeper { site, capturer: &capturer, recorder: &recorder, workspace, task, known }.keep().await
+                    let keeper = Keeper { site, capturer: &capturer, recorder: &recorder, workspace, task, known };
+                    may_go(&keeper.keep("kept before removal").await)
                 }
                 // The verifier's: nothing in it is anybody's work.
                 _ if item.owner == "verify" => Ok("nothing of it is anybody's work".to_owned()),
@@ -182,120 +184,21 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
     Ok(done)
 }
 
+/// Why a worktree may go, or why it may not.
+fn may_go(kept: &Result<Kept, Error>) -> Result<String, String> {
+    match kept {
+        Err(error) => Err(format!("it could not be captured: {}", with_causes(error))),
+        Ok(Kept { lost: Some(what), .. }) => {
+            Err(format!("not all of it could be captured ({what}): mend or delete that, then clean again"))
+        }
+        Ok(Kept { new: Some(turn), .. }) => Ok(format!("what had changed since was kept as turn {turn}")),
+        Ok(Kept { new: None, lost: None }) => Ok("its files are what is pinned".to_owned()),
+    }
+}
+
 fn place_of(site: &Site, worktree: &std::path::Path) -> Result<crate::store::Workplace, Error> {
     let found = places(site)?.into_iter().find(|(place, ..)| place.worktree() == worktree);
     let gone =
         || crate::store::Error::NotFound { what: "worktree", name: worktree.display().to_string(), known: Vec::new() };
     Ok(found.ok_or_else(gone)?.0)
-}
-
-/// Sees to it that the files of a worktree are pinned and bundled.
-struct Keeper<'a> {
-    site: &'a Site,
-    capturer: &'a Capturer,
-    recorder: &'a Recorder,
-    workspace: &'a Workspace,
-    task: &'a crate::model::plan::AgentTask,
-    known: &'a AgentState,
-}
-
-impl Keeper<'_> {
-    /// Why the worktree may go, or why it may not.
-    async fn keep(&self) -> Result<String, String> {
-        let told = |error: &dyn std::error::Error| format!("it could not be captured: {error}");
-        let repository = &self.capturer.repository;
-        let snapshot = |commit: &CommitId| {
-            let tree = repository.load_commit(commit).map_err(|error| told(&error))?.tree;
-            Ok::<_, String>(Snapshot { commit: commit.clone(), tree })
-        };
-        let fork = snapshot(&self.workspace.fork)?;
-        let (last, latest) = match self.known.last_turn_in(self.workspace.place.worktree()) {
-            Some((turn, finished)) => {
-                (*turn, Snapshot { commit: finished.snapshot.clone(), tree: finished.tree.clone() })
-            }
-            None => (TurnId::new(1, 0), fork.clone()),
-        };
-        let run = self.recorder.run().id();
-        let branch = RefName::agent_branch(run, &self.task.name);
-        let at = repository.load_ref(&branch).map_err(|error| told(&error))?.map(CommitId::from);
-        let turn = self.next_turn(last).map_err(|error| told(&error))?;
-        // The branch goes along only if this is the worktree that has it.
-        let pins = match &at {
-            Some(at) if *at == latest.commit => Pins::of_turn(run, &self.task.name, turn, at),
-            Some(_) | None => Pins { keep: RefName::snapshot(run, &self.task.name, turn), branch: None },
-        };
-        let found = self.capturer.capture(self.workspace, &latest, "kept before removal\n", None).await;
-        let found = found.map_err(|error| told(&error))?;
-        let is_new = found.snapshot != latest;
-        if is_new {
-            self.capturer.pin(&pins, &found.snapshot.commit).map_err(|error| told(&error))?;
-            self.bundle(turn, &fork, &latest, &found).map_err(|error| told(&error))?;
-        }
-        match (found.kept_nowhere(), is_new) {
-            (Some(what), _) => {
-                Err(format!("not all of it could be captured ({what}): mend or delete that, then clean again"))
-            }
-            (None, true) => Ok(format!("what had changed since was kept as turn {turn}")),
-            (None, false) => Ok("its files are what is pinned".to_owned()),
-        }
-    }
-
-    /// The turn after `last` that no snapshot is pinned as yet, be it by a coordinator that died before it told of it.
-    fn next_turn(&self, last: TurnId) -> Result<TurnId, Error> {
-        let pinned = load_pinned_turns(self.site, self.recorder.run(), &self.task.name)?;
-        let newest = pinned.iter().filter(|turn| turn.attempt == last.attempt).map(|turn| turn.turn).max();
-        Ok(TurnId::new(last.attempt, newest.unwrap_or(0).max(last.turn).saturating_add(1)))
-    }
-
-    fn bundle(
-        &self,
-        turn: TurnId,
-        fork: &Snapshot,
-        latest: &Snapshot,
-        found: &crate::change::Captured,
-    ) -> Result<(), Error> {
-        let compiled = CompiledContract::new(&self.task.contract)?;
-        let ledger = Ledger {
-            repository: &self.capturer.repository,
-            run: self.recorder.run(),
-            agent: &self.task.name,
-            adapter: crate::agent::attempt::ADAPTER,
-            fork,
-            contract: &self.task.contract,
-            compiled: &compiled,
-        };
-        let label = "kept before removal";
-        let record = bundle::write(
-            &ledger,
-            &bundle::Turn {
-                id: turn,
-                label,
-                actor: Actor::Runtime,
-                tool: None,
-                base: &latest.commit,
-                previous: &latest.tree,
-                captured: found,
-                ignored_before: &HashSet::new(),
-                end: None,
-                interrupted: true,
-                live: false,
-            },
-        )?;
-        let finished = TurnFinished {
-            label: label.to_owned(),
-            snapshot: record.snapshot.clone(),
-            tree: record.tree.clone(),
-            patch: record.checkpoint.patch_path.clone(),
-            changed: record.change_set.changed_paths.len() as u64,
-            end: None,
-            leftover_processes: 0,
-            interrupted: true,
-            live: false,
-            empty: record.empty,
-        };
-        let subject = || Subject::turn(&self.task.name, turn);
-        self.recorder.record(subject(), EventKind::CheckpointCreated(Box::new(record.checkpoint)))?;
-        self.recorder.record(subject(), EventKind::TurnFinished(finished))?;
-        Ok(())
-    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sandbox::{Host, Layer};
 
-use super::agents::{Crew, run_all};
+use super::agents::{Crew, Opening, run_all};
 use super::error::Error;
 use super::finish::Finish;
 use super::isolation;
@@ -14,8 +14,9 @@ use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
 use super::start;
+use crate::agent::network::check_secrets;
 use crate::model::event::{EventKind, RunFinished, Subject};
-use crate::model::plan::Plan;
+use crate::model::plan::{Network, Plan};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RunId};
 use crate::store::Record;
@@ -60,9 +61,10 @@ pub async fn execute(
     signals: Signals,
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
+    require_secrets(&site, &plan)?;
     let capturer = site.capturer(begun, &plan).await?;
     let layers = isolation::layers(&capturer.host)?;
-    options.host = host_record(&capturer.host, &layers);
+    options.host = host_record(&capturer.host, &layers, &open_networks(&plan));
     for text in isolation::warnings(&capturer.host) {
         observer.warning(&text);
     }
@@ -87,7 +89,7 @@ pub async fn execute(
         head: &crew.head,
         signals: &signals,
     };
-    let report = match run_all(&crew, options.jobs).await {
+    let report = match run_all(&crew, options.jobs, |_| Opening::New).await {
         Ok(()) => finish.complete(options.land, false).await,
         Err(error) => Err(error),
     };
@@ -128,8 +130,35 @@ pub(super) fn close(
     Ok(Report { run: recorder.run().id().clone(), state: recorder.state(), exit_code, landed })
 }
 
+/// By what each limit is enforced, as it is kept with the run; `null` where it cannot be.
+fn limit_means(host: &Host) -> serde_json::Map<String, serde_json::Value> {
+    host.means().into_iter().map(|means| (means.limit.to_owned(), means.by.ok().into())).collect()
+}
+
+/// Refuses a plan whose secrets are not there: its agents would ask in vain.
+fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
+    for (_, settings) in isolation::boxes(plan) {
+        check_secrets(&settings.network, &site.environment).map_err(|cause| {
+            let fix = "set the variable for this command, or take the host out of `inject`".to_owned();
+            Error::Unfit { cause, fix, flag: None }
+        })?;
+    }
+    Ok(())
+}
+
+/// What is to be known of the boxes of a plan that have the host's network.
+pub fn open_networks(plan: &Plan) -> Vec<String> {
+    let open = isolation::boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
+    let warning = |(who, _)| {
+        format!(
+            "{who} has the host's whole network: this machine's own services, the local network, and everything else"
+        )
+    };
+    open.map(warning).collect()
+}
+
 /// What the machine can do, as it is kept with the run.
-fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
+fn host_record(host: &Host, layers: &[String], warnings: &[String]) -> serde_json::Value {
     serde_json::json!({
         "v": 1,
         "uid": host.uid,
@@ -138,6 +167,8 @@ fn host_record(host: &Host, layers: &[String]) -> serde_json::Value {
         "landlock": host.landlock,
         "layers": layers,
         "shortcomings": host.shortcomings().into_iter().map(|lack| lack.cause).collect::<Vec<_>>(),
+        "limits": limit_means(host),
         "degraded": host.lacks(),
+        "warnings": warnings,
     })
 }

@@ -1,6 +1,7 @@
 //! What can go wrong with a run as a whole.
 
-use crate::model::{AgentName, Fault, RunId};
+use crate::model::card::AnswerKind;
+use crate::model::{AgentName, CardId, Fault, RunId};
 
 /// Why a run, or a verb that goes on with one, could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,16 @@ pub enum Error {
         /// The agent.
         agent: AgentName,
         /// Why not.
+        why: String,
+    },
+    /// A decision about a card cannot stand.
+    #[error("card {card} was not {what}: {why}")]
+    NotDecided {
+        /// The card.
+        card: CardId,
+        /// What it was to be: `resolved`.
+        what: AnswerKind,
+        /// Why not, and what to do.
         why: String,
     },
     /// The coordinator could not be told to stop.
@@ -113,7 +124,11 @@ impl Error {
             Self::Contract(_) => Fault::Plan,
             Self::NoHome | Self::Unfit { .. } | Self::Signals(_) | Self::NotStopped { .. } => Fault::Environment,
             Self::NoTarget { .. } => Fault::Repository,
-            Self::NoAgent { .. } | Self::NoRun | Self::NoWorktree { .. } | Self::NoRetry { .. } => Fault::Usage,
+            Self::NoAgent { .. }
+            | Self::NoRun
+            | Self::NoWorktree { .. }
+            | Self::NoRetry { .. }
+            | Self::NotDecided { .. } => Fault::Usage,
             Self::NoStart { .. } => Fault::Corrupt,
             Self::Task(_) => Fault::Internal,
         }

@@ -254,7 +254,7 @@ impl Finish<'_> {
         .await
     }
 
-    fn refuse(&self, blocks: Vec<GateBlock>) -> Result<Report, Error> {
+    pub(super) fn refuse(&self, blocks: Vec<GateBlock>) -> Result<Report, Error> {
         tokio::task::block_in_place(|| {
             let decision = GateDecided { open: false, blocks };
             tell_decision(self.recorder, &decision)?;

@@ -69,10 +69,19 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
     let again = format!("`sandbox retry {name} --run {run}`");
     let retry = format!("`sandbox inspect {name} --run {run}`, then {again}");
     match agent.outcome() {
-        None => told(BlockKind::AgentIncomplete, format!("agent `{name}` has not ended"), again),
+        None => {
+            told(BlockKind::AgentIncomplete, format!("agent `{name}` has not ended"), format!("`sandbox resume {run}`"))
+        }
         Some(AttemptOutcome::Completed) => match state.settled(agent).map(|merge| merge.result) {
             // A card tells of what is held, and is a block of its own.
-            Some(PreviewResult::Clean | PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
+            Some(
+                PreviewResult::Clean
+                | PreviewResult::Conflict
+                | PreviewResult::Held
+                | PreviewResult::Error
+                // That it is left out was decided.
+                | PreviewResult::SetAside,
+            ) => None,
             Some(PreviewResult::Blocked) => {
                 let by = agent.merge.iter().flat_map(|merge| &merge.blocked_by).map(|name| format!("`{name}`"));
                 let message =
@@ -105,7 +114,8 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
         ) => {
             let finished = agent.last_attempt().and_then(|attempt| attempt.finished.as_ref());
             let reason = finished.map(|finished| finished.reason.as_str()).unwrap_or_default();
-            told(BlockKind::AgentIncomplete, format!("agent `{name}` {outcome}: {reason}"), retry)
+            let next = if outcome == AttemptOutcome::Interrupted { format!("`sandbox resume {run}`") } else { retry };
+            told(BlockKind::AgentIncomplete, format!("agent `{name}` {outcome}: {reason}"), next)
         }
     }
 }

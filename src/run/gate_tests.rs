@@ -131,6 +131,7 @@ fn finished(outcome: AttemptOutcome) -> AttemptFinished {
         outcome,
         reason: "so it ended".to_owned(),
         end: None,
+        limit: None,
         leftover_processes: 0,
         duration_ms: 0,
         snapshot: Some(commit('b')),
@@ -155,6 +156,7 @@ fn card() -> Card {
         fingerprint: String::new(),
         options: Vec::new(),
         resolution: None,
+        answer: None,
     }
 }
 

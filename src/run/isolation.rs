@@ -8,7 +8,7 @@ use super::error::Error;
 use crate::model::plan::{Network, Plan, SandboxSettings};
 
 /// The boxes of a plan, each with whose it is.
-fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
+pub(super) fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
     let agents = plan.agents.iter().map(|agent| (format!("agent `{}`", agent.name), &agent.sandbox));
     agents.chain(plan.verify.iter().map(|verify| ("the verifier".to_owned(), &verify.sandbox)))
 }
@@ -46,14 +46,15 @@ fn usual(settings: &SandboxSettings) -> Policy {
         Network::Allow(_) => sandbox::Network::Relay { port: crate::workspace::seen::RELAY_PORT },
     };
     let nesting = if settings.nested { Nesting::Allowed } else { Nesting::Denied };
-    Policy::new("/worktree", home, "/private/tmp").network(network).nesting(nesting)
+    Policy::new("/worktree", home, "/private/tmp").network(network).nesting(nesting).limits(settings.limits.of_box())
 }
 
 fn unfit(host: &Host, whose: &str, refusal: &Refusal) -> Error {
     let flag = way_on(host, refusal.layer);
     let cause = match refusal.layer {
         Layer::Policy => format!("{whose} cannot be kept in: {}", refusal.cause),
-        Layer::Namespaces | Layer::Seccomp | Layer::Limits => refusal.cause.clone(),
+        Layer::Limits => format!("{whose}: {}", refusal.cause),
+        Layer::Namespaces | Layer::Seccomp => refusal.cause.clone(),
     };
     Error::Unfit { cause, fix: refusal.fix.clone(), flag }
 }

@@ -12,20 +12,25 @@
 mod agents;
 pub mod clean;
 pub mod coordinator;
+pub mod decide;
 mod error;
 mod finish;
+mod forecaster;
 pub mod gate;
 mod isolation;
+mod keep;
 mod recorder;
 pub mod reopen;
+pub mod resume;
 pub mod scheduler;
+mod seat;
 mod signals;
 mod site;
 mod stage;
 mod start;
 pub mod stop;
 
-pub use coordinator::{Options, Report, allow_degraded, execute};
+pub use coordinator::{Options, Report, allow_degraded, execute, open_networks};
 pub use error::Error;
 pub use recorder::{Observer, Recorder};
 pub use signals::{Ending, Signals};

@@ -148,6 +148,7 @@ fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
         | EventKind::EffectReleased(_)
         | EventKind::CardOpened(_)
         | EventKind::CardClosed(_)
+        | EventKind::OverlapPredicted(_)
         | EventKind::MergePreviewed(_)
         | EventKind::CandidateAdvanced(_)
         | EventKind::GateDecided(_)

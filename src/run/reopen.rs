@@ -7,20 +7,21 @@ use std::sync::Arc;
 
 use sandbox::Layer;
 
-use super::agents::{Crew, Seat, load_pinned_turns, load_workspaces};
+use super::agents::{Crew, Seat, load_workspaces};
 use super::coordinator::{Report, close_on_fault};
 use super::error::Error;
 use super::finish::Finish;
 use super::isolation;
+use super::keep::{Keeper, Kept};
 use super::recorder::{Observer, Recorder};
 use super::signals::Signals;
 use super::site::Site;
 use super::stage::stage;
 use super::start::load_settings;
-use crate::change::Snapshot;
+use crate::agent::attempt::with_causes;
 use crate::git::{Place, RefEdit, Swap};
 use crate::model::event::{EventKind, Stage, StageEnter, StageExit, Subject};
-use crate::model::plan::Plan;
+use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
 use crate::store::lock::RunLock;
@@ -33,6 +34,16 @@ pub struct Reopened {
     crew: Arc<Crew>,
     recorder: Recorder,
     signals: Signals,
+    land: bool,
+}
+
+/// What becomes of agents whose turn never came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NeverBegun {
+    /// They are told to have been cut short.
+    Closed,
+    /// They have their turn now.
+    GoesOn,
 }
 
 impl Reopened {
@@ -46,7 +57,7 @@ impl Reopened {
         observer: Box<dyn Observer>,
         signals: Signals,
     ) -> Result<Self, Error> {
-        let (recorder, mut plan, head) = tokio::task::block_in_place(|| {
+        let (recorder, settings, head) = tokio::task::block_in_place(|| {
             site.require_writable()?;
             let lock = RunLock::try_acquire(&run)?;
             let settings = load_settings(&run)?;
@@ -55,13 +66,14 @@ impl Reopened {
                 tracing::warn!(?repair, "the end of the journal was repaired");
             }
             let recorder = Recorder::new(writer, &opened.events, observer);
-            Ok::<_, Error>((recorder, settings.plan, site.load_head()?))
+            Ok::<_, Error>((recorder, settings, site.load_head()?))
         })?;
         let state = recorder.state();
         let (Some(started), Some(at)) = (&state.started, state.started_at) else {
             return Err(Error::NoStart { run: recorder.run().id().clone() });
         };
         let base = started.base.clone();
+        let RunSettings { mut plan, land, .. } = settings;
         isolation::allow(&mut plan, allowed);
         tokio::task::block_in_place(|| mend_links(&site, &state, recorder.run()))?;
         let capturer = site.capturer(at, &plan).await?;
@@ -69,7 +81,7 @@ impl Reopened {
             recorder.warn(&text);
         }
         let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
-        Ok(Self { crew: Arc::new(crew), recorder, signals })
+        Ok(Self { crew: Arc::new(crew), recorder, signals, land })
     }
 
     /// The run's state.
@@ -82,7 +94,24 @@ impl Reopened {
         &self.crew.plan
     }
 
-    fn finish(&self) -> Finish<'_> {
+    pub(super) fn crew(&self) -> &Arc<Crew> {
+        &self.crew
+    }
+
+    pub(super) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    pub(super) fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    /// Whether the run was begun to land its result.
+    pub(super) fn land_was_asked(&self) -> bool {
+        self.land
+    }
+
+    pub(super) fn finish(&self) -> Finish<'_> {
         Finish {
             site: &self.crew.site,
             plan: &self.crew.plan,
@@ -99,7 +128,7 @@ impl Reopened {
     }
 
     async fn do_merge(&self) -> Result<Report, Error> {
-        self.close_interrupted()?;
+        self.close_interrupted(NeverBegun::Closed).await?;
         self.finish().complete(false, false).await
     }
 
@@ -109,7 +138,7 @@ impl Reopened {
     }
 
     async fn do_verify(&self, fresh: bool) -> Result<Report, Error> {
-        self.close_interrupted()?;
+        self.close_interrupted(NeverBegun::Closed).await?;
         self.integrate_if_needed().await?;
         self.finish().verify(fresh).await?;
         self.finish().conclude(false).await
@@ -121,7 +150,7 @@ impl Reopened {
     }
 
     async fn do_land(&self) -> Result<Report, Error> {
-        self.close_interrupted()?;
+        self.close_interrupted(NeverBegun::Closed).await?;
         self.integrate_if_needed().await?;
         if !self.recorder.state().verifier_is_fresh() {
             self.finish().verify(false).await?;
@@ -130,7 +159,7 @@ impl Reopened {
     }
 
     /// Previews and candidate, where those there are not of the agents' present work.
-    async fn integrate_if_needed(&self) -> Result<(), Error> {
+    pub(super) async fn integrate_if_needed(&self) -> Result<(), Error> {
         let state = self.recorder.state();
         let branch = RefName::integration(&state.run_id);
         let at = tokio::task::block_in_place(|| self.crew.site.repository.load_ref(&branch))?;
@@ -146,67 +175,31 @@ impl Reopened {
     }
 
     async fn do_retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
-        self.close_interrupted()?;
+        self.close_interrupted(NeverBegun::Closed).await?;
         let crew = &self.crew;
         let task = crew.plan.agent(agent).ok_or_else(|| no_agent(&self.recorder.state(), agent.as_str()))?;
         let state = self.recorder.state();
         let known = state.agent(agent).ok_or_else(|| no_agent(&state, agent.as_str()))?;
-        let first = tokio::task::block_in_place(|| self.next_attempt(known))?;
+        let first = tokio::task::block_in_place(|| crew.next_attempt(known))?;
         let story_id = agent.to_string();
         let invocation = Some(crate::store::process::current()?);
         let enter = StageEnter { story_id, stage: Stage::Prepare, invocation };
         let prepared = async {
             let seat = tokio::task::block_in_place(|| {
-                if fresh { self.fresh_seat(task, known, &state) } else { self.old_seat(task, known) }
+                if fresh { self.fresh_seat(task, known, &state) } else { crew.old_seat(task, known) }
             })?;
             let told = if seat.is_some() { "ready" } else { "not possible" };
             Ok((seat, told.to_owned()))
         };
         let seat = stage(&self.recorder, Subject::agent(agent), enter, prepared).await?;
         match seat {
-            Some(seat) => drop(crew.attempts(task, seat, first).await?),
+            Some(seat) => {
+                let numbers = first..first.saturating_add(task.attempts);
+                crew.attempts(task, seat, numbers, &self.recorder).await?;
+            }
             None => return self.finish().conclude(false).await,
         }
         self.finish().complete(false, false).await
-    }
-
-    /// The number of the next attempt. One that died early may have pinned a snapshot and told nothing yet: its number is
-    /// used up too.
-    fn next_attempt(&self, known: &AgentState) -> Result<u32, Error> {
-        let told = known.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0);
-        let pinned = load_pinned_turns(&self.crew.site, self.recorder.run(), &known.name)?;
-        let pinned = pinned.iter().map(|turn| turn.attempt).max().unwrap_or(0);
-        Ok(told.max(pinned).saturating_add(1))
-    }
-
-    /// The worktree of the last attempt, as it was left.
-    fn old_seat(&self, task: &crate::model::plan::AgentTask, known: &AgentState) -> Result<Option<Seat>, Error> {
-        let site = &self.crew.site;
-        let Some(workspace) = load_workspaces(site, self.recorder.run(), &task.name)?.pop() else {
-            // It never had one: blocked, or stopped before it began.
-            return self.crew.prepare(task, 1);
-        };
-        if workspace.place.worktree().symlink_metadata().is_err() {
-            return Err(Error::NoWorktree { agent: task.name.clone() });
-        }
-        let snapshot = |commit: CommitId| {
-            let tree = site.repository.load_commit(&commit)?.tree;
-            Ok::<_, Error>(Snapshot { commit, tree })
-        };
-        let fork = snapshot(workspace.fork.clone())?;
-        let branch = RefName::agent_branch(self.recorder.run().id(), &task.name);
-        let branch_at = site.repository.load_ref(&branch)?.map(CommitId::from);
-        let branch_at = branch_at.ok_or_else(|| Error::NoRetry {
-            agent: task.name.clone(),
-            why: format!("its branch `{}` is gone; use `sandbox retry {} --fresh`", branch.short(), task.name),
-        })?;
-        // That of this very worktree: one that begins afresh does not go on from where another was left.
-        let latest = match known.last_turn_in(workspace.place.worktree()) {
-            Some((_, turn)) => Snapshot { commit: turn.snapshot.clone(), tree: turn.tree.clone() },
-            None => fork.clone(),
-        };
-        let needs_setup = !known.has_begun_in(workspace.place.worktree());
-        Ok(Some(Seat { workspace, fork, latest, branch_at, needs_setup }))
     }
 
     /// A new worktree made from the present candidate. The old one stays where it is, and its snapshots stay pinned.
@@ -268,34 +261,64 @@ impl Reopened {
         }
     }
 
-    /// Closes what a coordinator that died left open: attempts without an end, stages without an exit, and agents whose
-    /// turn never came.
-    fn close_interrupted(&self) -> Result<(), Error> {
-        tokio::task::block_in_place(|| {
-            let state = self.recorder.state();
-            for agent in &state.agents {
-                if let Some(attempt) = agent.last_attempt().filter(|attempt| attempt.finished.is_none()) {
-                    let finished = interrupted(attempt);
-                    self.recorder
-                        .record(Subject::attempt(&agent.name, attempt.number), EventKind::AttemptFinished(finished))?;
-                }
+    /// Closes what a coordinator that died left open: attempts without an end, whose work since their last turn is kept
+    /// first; stages without an exit; and agents whose turn never came.
+    pub(super) async fn close_interrupted(&self, never_begun: NeverBegun) -> Result<(), Error> {
+        let state = self.recorder.state();
+        for agent in &state.agents {
+            if agent.last_attempt().is_some_and(|attempt| attempt.finished.is_none()) {
+                self.close_attempt(agent).await?;
+            }
+            tokio::task::block_in_place(|| {
                 if let Some((stage, _)) = agent.stage {
                     let story_id = agent.name.to_string();
                     let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
                     self.recorder.record(Subject::agent(&agent.name), EventKind::StageExit(exit))?;
                 }
-                if agent.attempts.is_empty() {
+                if agent.attempts.is_empty() && never_begun == NeverBegun::Closed {
                     let why = "the coordinator ended before it began";
                     self.crew.not_begun(&agent.name, AttemptOutcome::Interrupted, why)?;
                 }
+                Ok::<_, Error>(())
+            })?;
+        }
+        if let Some(stage) = state.stage {
+            let story_id = state.run_id.to_string();
+            let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
+            tokio::task::block_in_place(|| self.recorder.record(Subject::run(), EventKind::StageExit(exit)))?;
+        }
+        Ok(())
+    }
+
+    /// Ends an attempt that nobody ended. What lies in its worktree and in no snapshot yet becomes a turn that was cut
+    /// short; where that cannot be, the files stay where they are, and the attempt says so.
+    async fn close_attempt(&self, agent: &AgentState) -> Result<(), Error> {
+        let mut hints = Vec::new();
+        let crew = &self.crew;
+        let workspace =
+            tokio::task::block_in_place(|| load_workspaces(&crew.site, self.recorder.run(), &agent.name))?.pop();
+        if let (Some(workspace), Some(task)) = (workspace, crew.plan.agent(&agent.name))
+            && workspace.place.worktree().symlink_metadata().is_ok()
+        {
+            let (site, capturer, recorder) = (&crew.site, &crew.capturer, &self.recorder);
+            let keeper = Keeper { site, capturer, recorder, workspace: &workspace, task, known: agent };
+            match keeper.keep("cut short").await {
+                Ok(Kept { lost: None, .. }) => {}
+                Ok(Kept { lost: Some(lost), .. }) => {
+                    hints.push(format!("files that could not be captured lie in its worktree: {lost}"));
+                }
+                Err(error @ Error::Change(_)) => {
+                    let why = with_causes(&error);
+                    hints.push(format!("what it changed since its last turn lies in its worktree alone: {why}"));
+                }
+                Err(error) => return Err(error),
             }
-            if let Some(stage) = state.stage {
-                let story_id = state.run_id.to_string();
-                let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
-                self.recorder.record(Subject::run(), EventKind::StageExit(exit))?;
-            }
-            Ok(())
-        })
+        }
+        let state = self.recorder.state();
+        let Some(attempt) = state.agent(&agent.name).and_then(AgentState::last_attempt) else { return Ok(()) };
+        let finished = EventKind::AttemptFinished(interrupted(attempt, hints));
+        tokio::task::block_in_place(|| self.recorder.record(Subject::attempt(&agent.name, attempt.number), finished))?;
+        Ok(())
     }
 }
 
@@ -314,19 +337,20 @@ pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir) -> Result<
     Ok(())
 }
 
-fn interrupted(attempt: &crate::model::run::AttemptState) -> crate::model::event::AttemptFinished {
+fn interrupted(attempt: &crate::model::run::AttemptState, hints: Vec<String>) -> crate::model::event::AttemptFinished {
     let last = attempt.turns.last().map(|(_, turn)| turn);
     crate::model::event::AttemptFinished {
         outcome: AttemptOutcome::Interrupted,
         reason: "the coordinator ended before it did".to_owned(),
         end: None,
+        limit: None,
         leftover_processes: 0,
         duration_ms: 0,
         snapshot: last.map(|turn| turn.snapshot.clone()),
         tree: last.map(|turn| turn.tree.clone()),
         changed_since_fork: 0,
         outside_since_fork: attempt.outside.clone(),
-        hints: Vec::new(),
+        hints,
     }
 }
 

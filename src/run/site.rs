@@ -21,6 +21,10 @@ use crate::workspace::{HostEnvironment, Surroundings, require_fit};
 /// The most bytes one capture may bring into the repository.
 const PACK_MAX: u64 = 4 << 30;
 
+/// The most memory of one capture. Git holds a large file whole, and packs several at once; a tree that needs more than this
+/// is made to hurt.
+const MEMORY_MAX: u64 = 8 << 30;
+
 /// How long one capture may take.
 const CAPTURE_TIMEOUT: Duration = Duration::from_mins(10);
 
@@ -112,6 +116,7 @@ impl Site {
             incoming: self.state.incoming(),
             date: started.as_second(),
             pack_size: PACK_MAX,
+            memory: MEMORY_MAX,
             timeout: CAPTURE_TIMEOUT,
         })
     }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
-use super::Error;
+use super::{Error, failpoint};
 
 /// How names of files begin that are not finished. Listings skip them.
 pub const TEMPORARY_PREFIX: &str = ".tmp-";
@@ -159,7 +159,9 @@ fn put(
     if durable {
         file.as_file().sync_all().map_err(Error::io("sync", path))?;
     }
+    failpoint::here("file before");
     persist(file, path, existing)?;
+    failpoint::here("file written");
     if durable { sync_dir(folder) } else { Ok(()) }
 }
 

@@ -187,6 +187,16 @@ impl RunDir {
         self.agent(agent).join("output").join(format!("{turn}.log"))
     }
 
+    /// What an agent asked of the network.
+    pub fn network(&self, agent: &AgentName) -> PathBuf {
+        self.agent(agent).join("network.jsonl")
+    }
+
+    /// What the verifications of this run asked of it.
+    pub fn verify_network(&self) -> PathBuf {
+        self.root.join("verify").join("network.jsonl")
+    }
+
     /// What the `number`th verification of this run printed.
     pub fn verify_output(&self, number: u64) -> PathBuf {
         self.root.join("verify").join(format!("{number}.log"))
@@ -253,6 +263,8 @@ pub enum Occupant {
     },
     /// The parent verifier.
     Verify,
+    /// The person who merges a conflict by hand.
+    Card(CardId),
 }
 
 impl Occupant {
@@ -289,6 +301,7 @@ impl Workplaces {
             Occupant::Agent { name, generation: 0 | 1 } => format!("{run}--{name}"),
             Occupant::Agent { name, generation } => format!("{run}--{name}.{generation}"),
             Occupant::Verify => format!("{run}--verify"),
+            Occupant::Card(card) => format!("{run}--card.{card}"),
         };
         Workplace { worktree: self.root.join(&name), private: self.private_root().join(&name), name }
     }
@@ -299,6 +312,9 @@ impl Workplaces {
         let run = run.parse().ok()?;
         if rest == "verify" {
             return Some((run, Occupant::Verify));
+        }
+        if let Some(card) = rest.strip_prefix("card.").and_then(|card| card.parse::<CardId>().ok()) {
+            return Some((run, Occupant::Card(card)));
         }
         let (name, generation) = match rest.split_once('.') {
             None => (rest, 1),
@@ -450,6 +466,7 @@ mod tests {
             Occupant::agent(&name),
             Occupant::Agent { name: name.clone(), generation: 2 },
             Occupant::Agent { name, generation: 11 },
+            Occupant::Card("c1a2b3c4d5e6".parse().unwrap()),
         ] {
             let place = places.place(&run, &occupant);
             assert_eq!(Workplaces::occupant_of(OsStr::new(place.name())), Some((run.clone(), occupant)));

@@ -22,6 +22,7 @@ pub mod atomic;
 pub mod cards;
 pub mod env;
 mod error;
+pub mod failpoint;
 pub mod format;
 pub mod journal;
 pub mod json;

@@ -48,6 +48,7 @@ fn card(id: &str) -> Card {
         fingerprint: "f".to_owned(),
         options: Vec::new(),
         resolution: None,
+        answer: None,
     }
 }
 

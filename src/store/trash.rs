@@ -22,7 +22,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::layout::{StateDir, Workplace};
-use super::{Error, atomic};
+use super::{Error, atomic, failpoint};
 
 /// How often a folder is gone through before we believe that somebody fills it.
 const ROUNDS: u32 = 8;
@@ -263,8 +263,12 @@ fn move_into(from: BorrowedFd<'_>, name: &OsStr, trash: BorrowedFd<'_>) -> Resul
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let new = OsString::from(format!("{}-{count}", std::process::id()));
+        failpoint::here("removal before");
         match fs::renameat_with(from, name, trash, &new, RenameFlags::NOREPLACE) {
-            Ok(()) => return Ok(new),
+            Ok(()) => {
+                failpoint::here("removal aside");
+                return Ok(new);
+            }
             // Left from another process that had our number: try the next name.
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error),

@@ -56,6 +56,7 @@ pub(super) fn decide(ran: &Ran, scan: &Scan, settings: &VerifySettings) -> Decis
             let limit = settings.sandbox.limits.output;
             return none(VerifyStatus::Error, format!("wrote more than {limit} bytes of output"));
         }
+        Some(Cut::Limit(met)) => return none(VerifyStatus::Error, met.to_string()),
         Some(Cut::Idle) => return none(VerifyStatus::Error, "was silent for too long".to_owned()),
         Some(Cut::Stopped) => return none(VerifyStatus::Error, "stopped before its end".to_owned()),
         None => {}
@@ -94,7 +95,10 @@ fn some_of(paths: &[RepoPath]) -> String {
 mod tests {
     use jiff::SignedDuration;
 
+    use sandbox::Limited;
+
     use super::*;
+    use crate::model::LimitMet;
     use crate::model::plan::SandboxSettings;
 
     fn settings() -> VerifySettings {
@@ -105,8 +109,15 @@ mod tests {
         }
     }
 
-    const CUTS: [Option<Cut>; 5] =
-        [None, Some(Cut::TimedOut), Some(Cut::Idle), Some(Cut::OutputLimit), Some(Cut::Stopped)];
+    const MEMORY: LimitMet = LimitMet { what: Limited::Memory, limit: 1 << 20, used: 1 << 21, of_machine: false };
+    const CUTS: [Option<Cut>; 6] = [
+        None,
+        Some(Cut::TimedOut),
+        Some(Cut::Idle),
+        Some(Cut::OutputLimit),
+        Some(Cut::Limit(MEMORY)),
+        Some(Cut::Stopped),
+    ];
     const ENDS: [ProcessEnd; 5] = [
         ProcessEnd::Exited(0),
         ProcessEnd::Exited(1),
@@ -161,7 +172,7 @@ mod tests {
             }
         }
         assert_eq!(passes, 1);
-        assert_eq!(decisions.len(), 4 * 25);
+        assert_eq!(decisions.len(), 4 * 30);
     }
 
     #[test]
@@ -170,6 +181,8 @@ mod tests {
         let why = |ran: &Ran, scan: &Scan| decide(ran, scan, &settings()).error.unwrap();
         let late = ended(Some(Cut::TimedOut), ProcessEnd::Exited(0));
         assert_eq!(why(&late, &Scan::Skipped), "timed out after 5m");
+        let large = ended(Some(Cut::Limit(MEMORY)), ProcessEnd::Signaled(9));
+        assert_eq!(why(&large, &Scan::Skipped), "memory limit 1 MiB reached");
         let well = ended(None, ProcessEnd::Exited(0));
         let seven: Vec<_> = (0..7).map(|at| RepoPath::new(format!("f{at}"))).collect();
         assert_eq!(why(&well, &Scan::Done(seven)), "changed what it judged: f0, f1, f2, f3, f4 and 2 more");

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use sandbox::{Enforcement, Step};
 use sha2::{Digest, Sha256};
 
-use crate::model::plan::{Network, VerifySettings};
+use crate::model::plan::{Injection, Network, VerifySettings};
 use crate::workspace::{HostEnvironment, seen};
 
 /// Variables that describe a terminal or a person at it. A verifier gets them only where the plan names them.
@@ -55,10 +55,17 @@ impl Environment {
         part("tool", &[&tool(host, settings.command.first().map_or("", String::as_str))]);
         let (search, tools) = (lasting(host.search_path()), lasting(host.tool_folders()));
         part("search path", &path_bytes(&search));
-        part("network", &[text(network_name(&settings.sandbox.network))]);
+        part("network", &bytes_of(&network_words(&settings.sandbox.network)));
+        for (variable, value) in secrets(host, &settings.sandbox.network) {
+            match value {
+                Some(value) => part(&format!("secret {variable}"), &[text("set"), value.as_bytes()]),
+                None => part(&format!("secret {variable}"), &[text("not set")]),
+            }
+        }
         part("exposed paths", &bytes_of(&settings.sandbox.expose));
         part("exposed tools", &path_bytes(&tools));
-        let limits = [settings.timeout.to_string(), settings.sandbox.limits.output.to_string()];
+        let limits = &settings.sandbox.limits;
+        let limits = [settings.timeout.to_string(), limits.output.to_string(), format!("{:?}", limits.of_box())];
         part("limits", &bytes_of(&limits));
         match enforcement {
             Ok(enforcement) => part("isolation", &bytes_of(&layers(enforcement))),
@@ -117,12 +124,30 @@ fn path_bytes(paths: &[PathBuf]) -> Vec<&[u8]> {
     paths.iter().map(|path| path.as_os_str().as_bytes()).collect()
 }
 
-fn network_name(network: &Network) -> &'static str {
-    match network {
-        Network::None => "none",
-        Network::Host => "host",
-        Network::Allow(_) => "allow",
+/// What the network lets through, each word saying what it is.
+fn network_words(network: &Network) -> Vec<String> {
+    let list = match network {
+        Network::None => return vec!["none".to_owned()],
+        Network::Host => return vec!["host".to_owned()],
+        Network::Allow(list) => list,
+    };
+    let mut words = vec!["allow".to_owned()];
+    words.extend(list.allow.iter().map(|entry| format!("allow {entry}")));
+    words.extend(list.deny.iter().map(|entry| format!("deny {entry}")));
+    for (host, injection) in &list.inject {
+        let Injection { header, env, prefix, base_url } = injection;
+        words.push(format!("inject {host:?} {header:?} {env:?} {prefix:?} {base_url:?}"));
     }
+    words
+}
+
+/// The variables whose values are put into requests, and these.
+fn secrets<'a>(host: &'a HostEnvironment, network: &'a Network) -> BTreeMap<&'a str, Option<&'a OsStr>> {
+    let list = match network {
+        Network::None | Network::Host => return BTreeMap::new(),
+        Network::Allow(list) => list,
+    };
+    list.inject.values().map(|injection| (injection.env.as_str(), host.variable(&injection.env))).collect()
 }
 
 /// The paths that are the same the next time.
@@ -169,18 +194,21 @@ fn find(host: &HostEnvironment, name: &OsStr) -> Option<PathBuf> {
 fn layers(enforcement: &Enforcement) -> Vec<String> {
     let without_places = |step: &Step| match step {
         Step::Clone { .. }
+        | Step::ControlGroup { .. }
         | Step::Hide { .. }
         | Step::Bind { .. }
         | Step::Mask { .. }
         | Step::Seal { .. }
         | Step::KillGroup { .. }
         | Step::Link { .. } => None,
-        Step::Unshare { .. }
+        Step::KillFirst { .. }
+        | Step::Unshare { .. }
         | Step::Map { .. }
         | Step::Private
         | Step::Root
         | Step::Devices { .. }
         | Step::Processes
+        | Step::ProcessNumbers { .. }
         | Step::ForbidNesting
         | Step::ProtectProcesses
         | Step::Scratch { .. }
@@ -188,6 +216,7 @@ fn layers(enforcement: &Enforcement) -> Vec<String> {
         | Step::Hostname { .. }
         | Step::Loopback
         | Step::Listen { .. }
+        | Step::Relay { .. }
         | Step::DropCapabilities
         | Step::NoNewPrivileges
         | Step::Undumpable
@@ -206,7 +235,7 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::model::plan::SandboxSettings;
+    use crate::model::plan::{AllowList, SandboxSettings};
 
     fn program(folder: &Path, name: &str, text: &str) {
         let mut options = std::fs::OpenOptions::new();
@@ -268,10 +297,36 @@ mod tests {
             changed
         };
         differs("network", &host, &changed(|it| it.sandbox.network = Network::Host));
+        let listed = |change: fn(&mut AllowList)| {
+            let injection = Injection {
+                header: "x-key".to_owned(),
+                env: "SECRET".to_owned(),
+                prefix: String::new(),
+                base_url: None,
+            };
+            let mut list = AllowList { inject: [("a.example".to_owned(), injection)].into(), ..AllowList::default() };
+            change(&mut list);
+            let mut changed = settings.clone();
+            changed.sandbox.network = Network::Allow(list);
+            changed
+        };
+        let (with_list, host_with_secret) = (listed(|_| {}), with("SECRET", "secret-3"));
+        let base_with_list = of(&host_with_secret, &with_list);
+        assert!(!format!("{base_with_list:?}").contains("secret-3"));
+        for (name, host, settings) in [
+            ("network", &host_with_secret, listed(|list| list.allow.push("a.example:443".to_owned()))),
+            ("network", &host_with_secret, listed(|list| list.deny.push("a.example:443".to_owned()))),
+            ("network", &host_with_secret, listed(|list| list.inject.values_mut().for_each(|it| it.prefix.push('x')))),
+            ("secret SECRET", &with("SECRET", "secret-4"), with_list.clone()),
+            ("secret SECRET", &host, with_list.clone()),
+        ] {
+            assert_eq!(base_with_list.differences(&of(host, &settings).parts), [name]);
+        }
         differs("exposed paths", &host, &changed(|it| it.sandbox.expose.push("/opt/b".to_owned())));
         differs("exposed paths", &host, &changed(|it| it.sandbox.expose[0] = "/opt/b".to_owned()));
         differs("limits", &host, &changed(|it| it.timeout = SignedDuration::from_mins(2)));
         differs("limits", &host, &changed(|it| it.sandbox.limits.output = 1));
+        differs("limits", &host, &changed(|it| it.sandbox.limits.memory = Some(1)));
         differs("tool", &host, &changed(|it| it.command[0] = "nobody".to_owned()));
         let other_box = Environment::load(&host, &settings, Err("another reason"));
         assert_eq!(base.differences(&other_box.parts), ["isolation"]);

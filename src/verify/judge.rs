@@ -25,6 +25,7 @@ use super::parser::{Parsed, Parser};
 use super::scan;
 use super::transcript::Transcript;
 use crate::agent::attempt::with_causes;
+use crate::agent::network::{self, Gateway};
 use crate::agent::output::{Allowance, OutputLog};
 use crate::agent::supervise::{Bounds, Ended, Happening, Supervisor, output_pipe};
 use crate::change::{Capturer, Snapshot};
@@ -112,6 +113,8 @@ struct Judge<'a> {
     parts: BTreeMap<String, String>,
     differing: Vec<String>,
     warnings: Vec<String>,
+    /// What the network kept the verifier from.
+    refused: Vec<String>,
 }
 
 /// A command that ran, or not, and what is left of it.
@@ -119,11 +122,13 @@ struct Trial {
     ran: Ran,
     transcript: Transcript,
     took: Duration,
+    /// What the network kept it from.
+    refused: Vec<String>,
 }
 
 impl Trial {
     fn not_started(why: String) -> Self {
-        Self { ran: Ran::NotStarted(why), transcript: Transcript::default(), took: Duration::ZERO }
+        Self { ran: Ran::NotStarted(why), transcript: Transcript::default(), took: Duration::ZERO, refused: Vec::new() }
     }
 }
 
@@ -140,7 +145,15 @@ impl<'a> Judge<'a> {
         };
         let newest = receipts::newest(of.state, &key.tree, &key.command).filter(|found| found.key != key);
         let differing = newest.map(|found| environment.differences(&found.environment_parts)).unwrap_or_default();
-        Self { of, enforcement, key, parts: environment.into_parts(), differing, warnings: Vec::new() }
+        Self {
+            of,
+            enforcement,
+            key,
+            parts: environment.into_parts(),
+            differing,
+            warnings: Vec::new(),
+            refused: Vec::new(),
+        }
     }
 
     /// The receipt of an earlier verification of exactly this, if it is worth anything.
@@ -178,7 +191,8 @@ impl<'a> Judge<'a> {
             let text = format!("the verifier's worktree could not be removed: {}", with_causes(&error));
             self.warnings.push(text);
         }
-        let (trial, scan) = trial?;
+        let (mut trial, scan) = trial?;
+        self.refused = std::mem::take(&mut trial.refused);
         self.receipt(&trial, scan, &log)
     }
 
@@ -216,13 +230,24 @@ impl<'a> Judge<'a> {
 
     /// The same, in a worktree that is ready for it.
     async fn try_behind(&self, enforcement: &Enforcement, workspace: &Workspace, log: &Path) -> Result<Trial, Error> {
-        let launcher = Launcher::new(&self.of.capturer.environment.program);
+        let host = &self.of.capturer.environment;
+        let proxy = match network::prepare(&self.of.settings.sandbox.network, host, network::OF_VERIFIER).await {
+            Ok(proxy) => proxy,
+            Err(why) => return Ok(Trial::not_started(why)),
+        };
+        let launcher = Launcher::new(&host.program);
         let boxed = match Sandbox::start(enforcement, &launcher).await {
             Ok(boxed) => boxed,
             Err(error) => return Ok(Trial::not_started(with_causes(&error))),
         };
-        let trial = self.run_command(&boxed, enforcement, workspace, log).await;
-        match boxed.shutdown().await {
+        let open = |setup| Gateway::open(&boxed, setup, self.of.run.verify_network(), self.of.number);
+        let gateway = proxy.map(open).transpose().map_err(crate::agent::Error::Pipe)?.flatten();
+        let mut trial = self.run_command(&boxed, enforcement, workspace, log).await;
+        let closed = boxed.shutdown().await;
+        if let (Some(gateway), Ok(trial)) = (gateway, &mut trial) {
+            trial.refused = gateway.close().await;
+        }
+        match closed {
             Ok(()) => trial,
             // What may still write into the tree leaves nothing to believe.
             Err(error @ BoxError::Escaped) => Ok(Trial::not_started(error.to_string())),
@@ -264,7 +289,7 @@ impl<'a> Judge<'a> {
                 }
             }
         };
-        Ok(Trial { ran: Ran::Ended(ended), transcript, took: begun.elapsed() })
+        Ok(Trial { ran: Ran::Ended(ended), transcript, took: begun.elapsed(), refused: Vec::new() })
     }
 
     fn bounds(&self, begun: Instant) -> Bounds {
@@ -283,6 +308,7 @@ impl<'a> Judge<'a> {
         let (passed, _) = passed(&capturer.environment, settings);
         let mut variables: Vec<(OsString, OsString)> = passed.into_iter().collect();
         variables.extend(workspace::box_variables(&capturer.environment, enforcement));
+        variables.extend(workspace::network_variables(&settings.sandbox.network));
         variables.push(("SANDBOX_RUN".into(), run.id().as_str().into()));
         variables.push(("SANDBOX_VERIFY".into(), "1".into()));
         variables
@@ -336,7 +362,7 @@ impl<'a> Judge<'a> {
             receipt: receipts::key_hash(&receipt.key)?,
             status: receipt.result.status,
             verdict: receipt.verdict,
-            error: why_no_pass(&receipt),
+            error: why_no_pass(&receipt).map(|why| [&[why], &self.refused[..]].concat().join("; ")),
             reused,
             duration_ms: receipt.duration_ms,
             log: log.and_then(|log| run.relative(&log)),

@@ -30,6 +30,7 @@ pub fn working_box(
         Network::Host => resolver(policy.network(BoxNetwork::Host)),
         Network::Allow(_) => policy.network(BoxNetwork::Relay { port: seen::RELAY_PORT }),
     };
+    policy = policy.limits(settings.limits.of_box());
     for folder in host.tool_folders().into_iter().filter(|folder| !around.touches(folder)) {
         policy = exposed(policy, &folder);
     }

@@ -8,9 +8,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use sandbox::proxy::Upstream;
 use sandbox::{Enforcement, Launcher, Layer, Reach};
 
 use super::error::Error;
+use crate::model::plan::Network;
 use crate::store::env;
 
 /// The user's environment.
@@ -57,6 +59,23 @@ const TOOL_ROOTS: [(&str, &str); 14] = [
     ("GHCUP_INSTALL_BASE_PREFIX", ".ghcup"),
     ("JAVA_HOME", ""),
 ];
+
+/// Variables by which programs find a proxy; some of them read one alone, and some one spelling alone.
+const PROXY_VARIABLES: [&str; 10] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "CARGO_HTTP_PROXY",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
+    "PIP_PROXY",
+];
+
+/// What a variable holds inside instead of a secret: something, for programs that want a key before they ask anything.
+const STAND_IN: &str = "injected-by-sandbox";
 
 /// Folders below `$CARGO_HOME` that a build without network needs.
 const CARGO_FOLDERS: [&str; 2] = ["registry", "git"];
@@ -225,6 +244,31 @@ pub fn box_variables(host: &HostEnvironment, enforcement: &Enforcement) -> Vec<(
     places.into_iter().chain(told).map(|(name, value)| (name.into(), value)).collect()
 }
 
+/// The variables that lead programs to the proxy of a box, and away from the secrets it puts in.
+///
+/// One address for all: what speaks SOCKS speaks HTTP's `CONNECT` as well, and a proxy of another kind in one of the variables
+/// is what programs disagree about.
+pub fn network_variables(network: &Network) -> Vec<(OsString, OsString)> {
+    let Network::Allow(list) = network else { return Vec::new() };
+    let proxy = format!("http://127.0.0.1:{}", super::seen::RELAY_PORT);
+    let mut variables: Vec<(OsString, OsString)> = Vec::new();
+    let mut set = |name: &str, value: &str| variables.push((name.into(), value.into()));
+    for name in PROXY_VARIABLES {
+        set(name, &proxy);
+    }
+    for name in ["NO_PROXY", "no_proxy"] {
+        set(name, "localhost,127.0.0.1,::1");
+    }
+    set("NODE_USE_ENV_PROXY", "1");
+    for (host, injection) in &list.inject {
+        set(&injection.env, STAND_IN);
+        if let (Some(variable), Ok(upstream)) = (&injection.base_url, host.parse::<Upstream>()) {
+            set(variable, &format!("{proxy}/{upstream}"));
+        }
+    }
+    variables
+}
+
 /// A path of the plan with a leading `~/` taken as below `home`.
 pub(super) fn expand_home(path: &str, home: &Path) -> PathBuf {
     match path.strip_prefix("~/") {
@@ -296,6 +340,30 @@ mod tests {
         assert!(host.require_program().unwrap_err().to_string().contains("/nonexistent"));
         host.program = std::env::current_exe().unwrap();
         host.require_program().unwrap();
+    }
+
+    #[test]
+    fn programs_are_led_to_the_proxy() {
+        use crate::model::plan::{AllowList, Injection};
+        assert!(network_variables(&Network::None).is_empty() && network_variables(&Network::Host).is_empty());
+        let injection = |base_url: Option<&str>| Injection {
+            header: "x-api-key".to_owned(),
+            env: "KEY".to_owned(),
+            prefix: String::new(),
+            base_url: base_url.map(str::to_owned),
+        };
+        let inject = [("API.example.com:443", Some("A_URL")), ("b.example:8443", Some("B_URL")), ("c.example", None)];
+        let inject = inject.map(|(host, base_url)| (host.to_owned(), injection(base_url))).into();
+        let variables: BTreeMap<_, _> =
+            network_variables(&Network::Allow(AllowList { inject, ..AllowList::default() })).into_iter().collect();
+        let value = |name: &str| variables.get(OsStr::new(name)).and_then(|value| value.to_str()).unwrap();
+        for name in PROXY_VARIABLES {
+            assert_eq!(value(name), "http://127.0.0.1:3128");
+        }
+        assert_eq!(value("NO_PROXY"), "localhost,127.0.0.1,::1");
+        assert_eq!(value("KEY"), "injected-by-sandbox");
+        assert_eq!(value("A_URL"), "http://127.0.0.1:3128/api.example.com");
+        assert_eq!(value("B_URL"), "http://127.0.0.1:3128/b.example:8443");
     }
 
     #[test]

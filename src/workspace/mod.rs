@@ -9,6 +9,7 @@
 //! [`Workspace::check`].
 
 mod boxes;
+mod by_hand;
 mod check;
 mod create;
 mod environment;
@@ -20,9 +21,10 @@ mod seed;
 mod surroundings;
 
 pub use boxes::{capture_box, without_mounts, working_box};
+pub use by_hand::merge_by_hand;
 pub use check::{Workspace, WorkspaceRecord};
 pub use create::{Commission, create};
-pub use environment::{HostEnvironment, box_variables};
+pub use environment::{HostEnvironment, box_variables, network_variables};
 pub use error::Error;
 pub use private::seen;
 pub use remove::remove;

@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
-use crate::git::{Head, Repository, with_owner};
+use crate::git::{Head, Repository, copy_index, with_owner};
 use crate::model::{CommitId, ObjectFormat, RefName};
 
 /// Where things lie in the capture box.
@@ -340,19 +340,27 @@ fn write_exclude(made_of: &Ingredients<'_>, to: &Path) -> Result<(), Error> {
 fn write_index(made_of: &Ingredients<'_>, to: &Path) -> Result<(), Error> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let inside = (sandbox::id_inside(user), sandbox::id_inside(group));
+    let copied = copy_index(made_of.index, to).map_err(|error| Error::io("copy", made_of.index, error));
     if inside == (user, group) {
-        return copy_if_there(made_of.index, to);
+        return copied.map(drop);
     }
-    let bytes = match fs::read(made_of.index) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Error::io("read", made_of.index, error)),
-    };
+    if !copied? {
+        return Ok(());
+    }
+    let bytes = fs::read(to).map_err(|error| Error::io("read", to, error))?;
     let id_length = made_of.repository.object_format().hex_len() / 2;
-    match with_owner(bytes, id_length, inside.0, inside.1) {
-        Some(bytes) => file_at(to, &bytes),
-        None => copy_if_there(made_of.index, to),
+    if let Some(bytes) = with_owner(bytes, id_length, inside.0, inside.1) {
+        replace_content(to, &bytes).map_err(|error| Error::io("write", to, error))?;
     }
+    Ok(())
+}
+
+/// Writes a file anew that keeps its time, which git compares with those of the files in it.
+fn replace_content(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let modified = fs::metadata(path)?.modified()?;
+    let mut file = fs::File::options().write(true).truncate(true).open(path)?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.set_modified(modified)
 }
 
 fn copy_if_there(from: &Path, to: &Path) -> Result<(), Error> {

@@ -63,6 +63,7 @@ impl Scene {
             host,
             date: 1_700_000_000,
             pack_size: 1 << 30,
+            memory: 8 << 30,
             timeout: Duration::from_mins(5),
             repository: repository.clone(),
         };

@@ -166,6 +166,7 @@ impl Bench {
             incoming: state.incoming(),
             date: 1_700_000_000,
             pack_size: 64 << 20,
+            memory: 8 << 30,
             timeout: Duration::from_secs(30),
         };
         let tree = repository.load_commit(&fork).unwrap().tree;

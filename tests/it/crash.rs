@@ -1,6 +1,8 @@
 //! The executor killed at any instant: nothing is lost, nothing is left running, and the run can be gone on with.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -89,12 +91,21 @@ fn undisturbed(text: &str) -> String {
     world.git(&["rev-parse", "main^{tree}"])
 }
 
-/// Kills a run at `death`, looks at what is left, and goes on with it by the ordinary verbs until it has landed. False: it
-/// ended before it could die.
-fn die_and_go_on(death: Death, expected: &str) -> bool {
-    let world = World::new();
-    world.write("src/b.txt", "my own change\n");
-    let before = world.picture();
+/// How a run is gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// `retry`, `merge` and `land`, as they are needed.
+    Verbs,
+    /// `resume`.
+    Resume,
+    /// `resume`, which dies at its own first ref, and `resume` again.
+    ResumeTwice,
+}
+
+/// Kills a run at `death`, looks at what is left, and goes on with it until it has landed. False: it ended before it could
+/// die.
+fn die_and_go_on(death: Death, by: By, expected: &str) -> bool {
+    let (world, before) = world_with_changes();
     fatal_git(&world, death);
     let ran = world.sandbox(&["run", &plan(&world, QUICK), "--land"]);
     if !died(&world) {
@@ -104,22 +115,35 @@ fn die_and_go_on(death: Death, expected: &str) -> bool {
     mend_git(&world);
     assert_eq!(ran.code, None, "{death:?}: {ran:?}");
     until("git has ended", || world.state().join("control/done").exists().then_some(()));
+    go_on_from_death(&world, &before, &format!("{death:?}"), by, expected);
+    true
+}
+
+/// A repository with a change of the user's own, and its picture.
+fn world_with_changes() -> (World, BTreeMap<String, String>) {
+    let world = World::new();
+    world.write("src/b.txt", "my own change\n");
+    let before = world.picture();
+    (world, before)
+}
+
+#[track_caller]
+fn go_on_from_death(world: &World, before: &BTreeMap<String, String>, death: &str, by: By, expected: &str) {
     // The one call that changes the user's checkout is the landing.
     if !world.repo.join("docs/b").exists() {
-        assert_eq!(world.picture(), before, "{death:?}");
+        assert_eq!(world.picture(), *before, "{death}");
     }
     let journal = world.store().join("runs/quick-1/journal.jsonl");
     if fs::read(journal).unwrap_or_default().is_empty() {
-        go_on_without_a_beginning(&world, death);
+        go_on_without_a_beginning(world, death);
     } else {
-        go_on(&world, death, expected);
+        go_on(world, death, by, expected);
     }
-    true
 }
 
 /// Killed before the run's first event: nothing is left of it that could be gone on with, and nothing in the way.
 #[track_caller]
-fn go_on_without_a_beginning(world: &World, death: Death) {
+fn go_on_without_a_beginning(world: &World, death: &str) {
     if world.store().join("runs/quick-1").exists() {
         assert!(!world.sandbox(&["status"]).stdout.contains("running"), "{death:?}");
         for verb in ["merge", "verify", "land"] {
@@ -131,12 +155,41 @@ fn go_on_without_a_beginning(world: &World, death: Death) {
     world.sandbox(&["run", &plan(world, QUICK), "--land"]).expect(0);
 }
 
-/// Goes on with a run by the ordinary verbs until it has landed.
+/// Goes on with a run until it has landed.
 #[track_caller]
-fn go_on(world: &World, death: Death, expected: &str) {
+fn go_on(world: &World, death: &str, by: By, expected: &str) {
     let now = status(world);
-    assert_eq!(now["state"], "interrupted", "{death:?} {now:#}");
+    // It may have died with everything done.
+    let landed = now["state"] == "landed" && world.git(&["rev-parse", "main^{tree}"]) == expected;
+    assert!(landed || now["state"] == "interrupted", "{death} {now:#}");
     assert_none_left(&world.home().display().to_string());
+    match by {
+        By::Verbs => go_on_by_verbs(world, death),
+        By::Resume => drop(world.sandbox(&["resume"]).expect(0)),
+        By::ResumeTwice => {
+            fatal_git(world, Death { call: "*update-ref*", nth: 1, git_goes_on: false });
+            let ran = world.sandbox(&["resume"]);
+            mend_git(world);
+            if died(world) {
+                assert_eq!(ran.code, None, "{death:?} {ran:?}");
+                until("git has ended", || world.state().join("control/done").exists().then_some(()));
+            } else {
+                ran.expect(0);
+            }
+            world.sandbox(&["resume"]).expect(0);
+        }
+    }
+    assert_eq!(world.git(&["rev-parse", "main^{tree}"]), expected, "{death:?}");
+    assert_eq!(world.read("src/b.txt"), "my own change\n");
+    assert_eq!(world.git(&["status", "--porcelain"]), " M src/b.txt", "{death:?}");
+    assert_eq!(world.git(&["fsck", "--no-dangling", "--no-progress"]), "");
+    world.sandbox(&["clean", "quick-1"]).expect(0);
+    let listed = world.git(&["worktree", "list"]);
+    assert_eq!(listed.lines().count(), 1, "{death:?} {listed}");
+}
+
+#[track_caller]
+fn go_on_by_verbs(world: &World, death: &str) {
     for agent in ["a", "b"] {
         let now = status(world);
         let row = now["agents"].as_array().unwrap().iter().find(|row| row["agent"] == agent).unwrap().clone();
@@ -151,13 +204,70 @@ fn go_on(world: &World, death: Death, expected: &str) {
     assert!(matches!(ran.code, Some(0)), "{death:?} merge {ran:?} {:#}", status(world));
     let ran = world.sandbox(&["land"]);
     assert_eq!(ran.code, Some(0), "{death:?} land {ran:?} {:#}", status(world));
-    assert_eq!(world.git(&["rev-parse", "main^{tree}"]), expected, "{death:?}");
-    assert_eq!(world.read("src/b.txt"), "my own change\n");
-    assert_eq!(world.git(&["status", "--porcelain"]), " M src/b.txt", "{death:?}");
-    assert_eq!(world.git(&["fsck", "--no-dangling", "--no-progress"]), "");
-    world.sandbox(&["clean", "quick-1"]).expect(0);
-    let listed = world.git(&["worktree", "list"]);
-    assert_eq!(listed.lines().count(), 1, "{death:?} {listed}");
+}
+
+/// Runs `sandbox` so that it dies when it comes to a place for the n-th time. False: it ended before that.
+fn run_to_death(world: &World, arguments: &[&str], place: &str) -> bool {
+    let mut command = world.sandbox_command(arguments);
+    let status = command.env("SANDBOX_DIE_AT", place).output().unwrap().status;
+    assert!(status.signal() == Some(9) || status.success(), "{place}: {status}");
+    !status.success()
+}
+
+/// The places that a run comes to, in order.
+fn places() -> Vec<String> {
+    let (world, _) = world_with_changes();
+    let log = world.state().join("places");
+    let file = plan(&world, QUICK);
+    let mut command = world.sandbox_command(&["run", &file, "--land"]);
+    assert!(command.env("SANDBOX_DIE_LOG", &log).output().unwrap().status.success());
+    fs::read_to_string(log).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn die_at_and_go_on(place: &str, by: By, expected: &str) -> bool {
+    let (world, before) = world_with_changes();
+    if !run_to_death(&world, &["run", &plan(&world, QUICK), "--land"], place) {
+        return false;
+    }
+    go_on_from_death(&world, &before, place, by, expected);
+    true
+}
+
+/// Each kind of place, the first and the last time: what is written and what is not yet, each at both ends of a run.
+#[test]
+fn killed_between_any_two_steps_a_run_reaches_what_it_would_have_reached() {
+    let expected = undisturbed(QUICK);
+    let places = places();
+    let mut kinds: Vec<&String> = places.iter().collect();
+    kinds.sort();
+    kinds.dedup();
+    assert!(kinds.len() >= 7, "{kinds:?}");
+    for kind in kinds {
+        let times = places.iter().filter(|place| *place == kind).count();
+        for nth in [1, times / 2, times] {
+            let place = format!("{kind}:{}", nth.max(1));
+            let by = if nth == times { By::ResumeTwice } else { By::Resume };
+            // The very last of a run may be a little later or earlier in the next.
+            assert!(die_at_and_go_on(&place, by, &expected) || nth == times, "{place} never came");
+        }
+    }
+}
+
+/// Every place of a run, one after the other. Takes minutes.
+#[test]
+#[ignore = "takes minutes"]
+fn killed_at_any_place_a_run_reaches_what_it_would_have_reached() {
+    let expected = undisturbed(QUICK);
+    let from = std::env::var("FROM").map_or(1, |text| text.parse().unwrap());
+    let mut failed = Vec::new();
+    for nth in from.. {
+        match std::panic::catch_unwind(|| die_at_and_go_on(&format!("*:{nth}"), By::Resume, &expected)) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(_) => failed.push(nth),
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 /// Every git call of a run, one after the other. Takes minutes; the test after it takes the ones that matter most.
@@ -166,10 +276,12 @@ fn go_on(world: &World, death: Death, expected: &str) {
 fn killed_at_any_git_call_a_run_reaches_what_it_would_have_reached() {
     let expected = undisturbed(QUICK);
     let from = std::env::var("FROM").map_or(1, |text| text.parse().unwrap());
-    for git_goes_on in [false, true] {
+    for (git_goes_on, by) in
+        [(false, By::Resume), (true, By::Resume), (false, By::Verbs), (true, By::Verbs), (false, By::ResumeTwice)]
+    {
         let mut failed = Vec::new();
         for nth in from.. {
-            match std::panic::catch_unwind(|| die_and_go_on(Death { call: "*", nth, git_goes_on }, &expected)) {
+            match std::panic::catch_unwind(|| die_and_go_on(Death { call: "*", nth, git_goes_on }, by, &expected)) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(_) => failed.push(nth),
@@ -183,7 +295,7 @@ fn killed_at_any_git_call_a_run_reaches_what_it_would_have_reached() {
 #[test]
 fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
     let expected = undisturbed(QUICK);
-    for (call, nth, git_goes_on) in [
+    let cases = [
         // Its folder is there, and not its first event.
         ("*update-ref*base*", 1, false),
         // Prepare: the worktree is listed and half made, or not yet.
@@ -201,9 +313,12 @@ fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
         // Landing: claimed and not done; done and not confirmed.
         ("*merge?--ff-only*", 1, false),
         ("*merge?--ff-only*", 1, true),
-    ] {
+    ];
+    for (at, (call, nth, git_goes_on)) in cases.into_iter().enumerate() {
         let death = Death { call, nth, git_goes_on };
-        assert!(die_and_go_on(death, &expected), "{death:?} never came");
+        for by in [By::Resume, if at % 2 == 0 { By::Verbs } else { By::ResumeTwice }] {
+            assert!(die_and_go_on(death, by, &expected), "{death:?} never came");
+        }
     }
 }
 
@@ -295,12 +410,12 @@ fn killed_in_the_middle_of_a_turn_nothing_is_lost() {
     let before = world.picture();
     world.sandbox(&["land"]).expect(1);
     assert_eq!(world.picture(), before);
-    // The next attempt begins with exactly what was left, and that is kept before anything runs.
-    world.sandbox(&["retry", "one"]).expect(0);
-    let kept = world.git(&["show", "refs/sandbox/long-1/one/2.0:docs/new"]);
+    // What was left is kept before anything runs, even by that; and the next attempt begins with exactly it.
+    let kept = world.git(&["show", "refs/sandbox/long-1/one/1.3:docs/new"]);
     assert_eq!(kept, "first\nlive\npartial");
+    world.sandbox(&["retry", "one"]).expect(0);
     assert_eq!(world.git(&["show", "refs/sandbox/long-1/one/2.0:docs/untracked"]), "untracked");
-    let patch = world.sandbox(&["inspect", "one", "--turn", "2.0", "--patch"]).expect(0).stdout;
+    let patch = world.sandbox(&["inspect", "one", "--turn", "1.3", "--patch"]).expect(0).stdout;
     assert!(patch.contains("+partial") && patch.contains("+untracked"), "{patch}");
 }
 

@@ -64,6 +64,8 @@ fn section<'t>(text: &'t str, heading: &str) -> Option<&'t str> {
 #[test]
 fn every_key_of_a_plan_is_documented() {
     compare("docs/plan.md", "plan::reference_table", &plan::reference_table());
+    let protected = plan::PROTECTED.map(|glob| format!("`{glob}`")).join(", ");
+    compare("docs/plan.md", "plan::PROTECTED", &format!("{protected}\n"));
 }
 
 #[test]
@@ -363,6 +365,7 @@ run = ["sh", "-c", "echo 2 > docs/x.txt; echo 3 > src/a.txt"]
     asked(&["inspect", "one", "--patch"], 0, "### `inspect AGENT --patch`");
     asked(&["inspect", "one", "--stat"], 0, "### `inspect AGENT --stat`");
     asked(&["inspect", "one", "--files"], 0, "### `inspect AGENT --files`");
+    asked(&["inspect", "one", "--network"], 0, "### `inspect AGENT --network`");
     asked(&["inspect", "one", "--output"], 0, "### `logs AGENT`");
     asked(&["logs", "verify"], 0, "### `logs AGENT`");
     asked(&["board"], 0, "### `board list`");

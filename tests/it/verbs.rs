@@ -481,3 +481,37 @@ fn one_agent_can_be_judged_and_landed_without_a_plan() {
     drop(exec("grep -q 'fixed' docs/x.txt", &["--land"]).expect(0));
     assert_eq!(world.read("docs/x.txt"), "fixed\n");
 }
+
+/// A folder becomes a repository only where that is asked for, and gets a commit only where that is.
+#[test]
+fn init_makes_a_repository_where_asked() {
+    let world = World::new();
+    let folder = world.state().join("project");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a"), "a\n").unwrap();
+    let at = folder.display().to_string();
+    let init = |more: &[&str]| world.sandbox(&[&["-C", &at, "init"], more].concat());
+    init(&["first.toml"]).expect(0);
+    assert!(!folder.join(".git").exists());
+    let made = init(&["second.toml", "--git"]).expect(0);
+    assert!(made.stdout.contains("no commit yet"), "{made:?}");
+    assert_eq!(world.try_git(&["-C", &at, "rev-parse", "-q", "--verify", "HEAD"]).code, Some(1));
+    std::fs::write(folder.join("there.toml"), "").unwrap();
+    let refused = init(&["third.toml", "--git"]).expect(2);
+    assert!(refused.stderr.contains("already") && !folder.join("third.toml").exists(), "{refused:?}");
+    std::fs::remove_dir_all(folder.join(".git")).unwrap();
+    init(&["there.toml", "--git"]).expect(2);
+    assert!(!folder.join(".git").exists(), "nothing is made where the plan cannot be written");
+    std::fs::remove_file(folder.join("there.toml")).unwrap();
+    let made = init(&["--git", "--commit", "--json"]).expect(0).json();
+    assert_eq!(made["data"]["commit"], world.git(&["-C", &at, "rev-parse", "HEAD"]));
+    assert_eq!(world.git(&["-C", &at, "ls-files"]), "a\nfirst.toml\nplan.toml\nsecond.toml");
+    // A folder of the repository, and the home directory.
+    world.write("inner/x", "");
+    for (folder, words) in [(world.repo.join("inner"), "already"), (world.home(), "home directory")] {
+        let refused = world.sandbox(&["-C", folder.to_str().unwrap(), "init", "x.toml", "--git"]).expect(2);
+        assert!(refused.stderr.contains(words), "{refused:?}");
+        assert!(!folder.join(".git").exists() && !folder.join("x.toml").exists());
+    }
+    world.sandbox(&["init", "y.toml", "--commit"]).expect(2);
+}

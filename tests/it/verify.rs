@@ -77,6 +77,7 @@ impl Scene {
             environment,
             date: 1_700_000_000,
             pack_size: 64 << 20,
+            memory: 8 << 30,
             timeout: Duration::from_secs(30),
         };
         let notes = Notes { run: run.id().clone(), state: state.clone(), events: Mutex::default() };

@@ -7,6 +7,7 @@
 )]
 
 mod calls;
+mod hogs;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -23,9 +24,12 @@ fn main() {
     let outcome = match words.as_slice() {
         ["open-for-writing", path] => open_for_writing(path),
         ["tcp", address] => TcpStream::connect(address).map(|_| "connected".to_owned()).map_err(Into::into),
+        ["say", address, text] => say(address, text),
+        ["listen", address] => std::net::TcpListener::bind(address).map(|_| "bound".to_owned()).map_err(Into::into),
+        ["udp", address] => udp(address),
+        ["resolve", name] => resolve(name),
         ["abstract", name] => abstract_socket(name),
         ["unix", path] => unix_socket(path),
-        ["udp", address] => udp(address),
         ["datagram-pair", path] => datagram_pair(path),
         ["limit", pid] => limit(pid),
         ["set-id", path] => set_id(path),
@@ -35,6 +39,7 @@ fn main() {
         ["i386"] => Ok(calls::call_as_i386()),
         ["type"] => Ok(calls::type_for_the_user()),
         ["read-key"] => calls::read_key().map_err(Into::into),
+        ["hog", what @ ..] => hogs::hog(what),
         ["keys", root] => keys(root),
         ["threads"] => threads(),
         ["stray", behaviour, mark] => stray(behaviour, mark),
@@ -80,10 +85,24 @@ fn unix_socket(path: &str) -> Outcome {
     Ok(answer)
 }
 
+/// Says something, with `\\r` and `\\n` for what they stand for, and returns the answer.
+fn say(address: &str, text: &str) -> Outcome {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(text.replace("\\r", "\r").replace("\\n", "\n").as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
 fn udp(address: &str) -> Outcome {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
     socket.send_to(b"hello", address)?;
     Ok("sent".to_owned())
+}
+
+fn resolve(name: &str) -> Outcome {
+    let found: Vec<_> = std::net::ToSocketAddrs::to_socket_addrs(&(name, 80))?.collect();
+    Ok(format!("{found:?}"))
 }
 
 /// Sends to a socket with a path by way of a pair that was made for another purpose.

@@ -275,13 +275,13 @@ async fn a_plan_names_what_is_in_force() {
     let bench = Bench::new().await;
     let names = |plan: &Enforcement| plan.layers().iter().map(|layer| layer.name()).collect::<Vec<_>>().join(" ");
     let everywhere = "user-namespace mount-namespace pid-namespace ipc-namespace uts-namespace cgroup-namespace";
-    let modern = Host { landlock: Some(7), ..bench.host.clone() };
+    let modern = Host { landlock: Some(7), process_numbers: true, ..bench.host.clone() };
     let plan = Enforcement::plan(&bench.policy(), &modern).unwrap();
     assert_eq!(
         names(&plan),
         format!(
             "{everywhere} network-namespace read-only-root read-only-proc no-nested-namespaces no-capabilities \
-             no-new-privileges landlock-files landlock-scopes seccomp"
+             no-new-privileges landlock-files landlock-scopes seccomp process-limit"
         )
     );
     let nested = Enforcement::plan(&bench.policy().nesting(Nesting::Allowed), &modern).unwrap();

@@ -411,6 +411,33 @@ fn a_rescue_holds_everything_and_touches_nothing() {
     });
 }
 
+/// A file edited in the same moment as it was staged, and the index written: only its content tells.
+#[test]
+fn a_rescue_holds_an_edit_of_the_same_moment() {
+    each_git(|git| {
+        let landing = Landing::every_kind(Fixture::new(git));
+        let fixture = &landing.fixture;
+        // So that the moment is the one thing git goes by, and can be set.
+        fixture.run("config", ["core.trustctime", "false"]);
+        fixture.run("config", ["core.checkStat", "minimal"]);
+        let moment = std::time::SystemTime::now() - Duration::from_mins(1);
+        let set = |path: &str| {
+            let file = fs::File::options().write(true).open(fixture.root().join(path)).unwrap();
+            file.set_modified(moment).unwrap();
+        };
+        fixture.write("changed", "staged\n");
+        set("changed");
+        fixture.run("add", ["changed"]);
+        set(".git/index");
+        fixture.write("changed", "edited\n");
+        set("changed");
+        let rescue = landing.checkout.capture_rescue(&landing.old, &somebody(), "before landing").unwrap();
+        let entry = fixture.repository.load_entry(&rescue.tree, &RepoPath::from("changed")).unwrap().unwrap();
+        let content = fixture.repository.load_blob(&entry.id, 100).unwrap();
+        assert_eq!(content, Blob::Whole(b"edited\n".to_vec()));
+    });
+}
+
 #[test]
 fn a_rescue_says_what_it_could_not_take() {
     each_git(|git| {

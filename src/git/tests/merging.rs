@@ -274,6 +274,42 @@ fn every_kind_of_conflict_is_found() {
     each_git(|git| table(&Fixture::new(git)));
 }
 
+/// Every conflict, resolved with either side as it is: that side stands at each of its paths, nothing of git's own making is
+/// left, and the rest is as it was merged.
+#[test]
+fn every_kind_of_conflict_is_resolved_with_either_side() {
+    each_git(|git| {
+        let fixture = Fixture::new(git);
+        let repository = &fixture.repository;
+        let mut resolved = 0;
+        for case in cases().into_iter().filter(|case| !case.kinds.is_empty()) {
+            let base = fixture.commit(&[], &case.base);
+            let sides = [fixture.commit(&[&base], &case.ours), fixture.commit(&[&base], &case.theirs)];
+            let merger = Merger::new(repository, &base).unwrap();
+            let conflict = conflict(merger.preview(&sides[0], &sides[1]).unwrap());
+            for side in &sides {
+                let context = format!("{} with {side}", case.name);
+                let chosen = repository.load_chosen(&conflict, &fixture.tree(side)).unwrap();
+                let tree = repository.write_resolved(&conflict, [&sides[0], &sides[1]], &chosen);
+                let tree = tree.unwrap_or_else(|error| panic!("{context}: {error}"));
+                resolved += 1;
+                for (path, entry) in &chosen {
+                    let found = repository.load_entry(&tree, path).unwrap();
+                    let found = found.filter(|entry| entry.mode.kind() != ModeKind::Tree);
+                    assert_eq!(found, *entry, "{context}: {path}");
+                }
+                for (path, entry) in repository.load_tree(&tree).unwrap() {
+                    assert!(!Conflict::is_made_up(&path, [&sides[0], &sides[1]]), "{context}: {path}");
+                    if entry.mode.kind() == ModeKind::File {
+                        assert!(!repository.has_new_markers(&entry.id, &[]).unwrap(), "{context}: {path}");
+                    }
+                }
+            }
+        }
+        assert!(resolved > 40, "{resolved}");
+    });
+}
+
 #[test]
 fn sha256_changes_no_verdict() {
     each_git(|git| table(&Fixture::initialised(git, &["--object-format=sha256"])));

@@ -181,6 +181,7 @@ impl World {
             timeout: None,
             workspace: WorkspaceSettings::default(),
             verify: None,
+            protect: Vec::new(),
             agents,
         };
         let identity = Identity::default();
@@ -512,6 +513,7 @@ fn ended(outcome: AttemptOutcome, snapshot: Option<&Snapshot>) -> AttemptFinishe
         outcome,
         reason: String::new(),
         end: None,
+        limit: None,
         leftover_processes: 0,
         duration_ms: 1,
         snapshot: snapshot.map(|it| it.commit.clone()),

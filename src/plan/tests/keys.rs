@@ -17,12 +17,19 @@ fn other_value(key: &Key) -> &'static str {
         "run.jobs" | "attempts" => "3",
         "run.land" => "'auto'",
         "run.timeout" | "verify.timeout" => "'1h 30m'",
-        "sandbox.network" | "verify.network" => "'host'",
+        "sandbox.network" => "'host'",
+        "verify.network" => "{ deny = ['b.example:1'], inject = { 'a.example' = { header = 'x', env = 'K' } } }",
+        "sandbox.network.allow" | "sandbox.network.deny" => "['a.example:443', '*.b.example:*', '[::1]:80']",
+        "sandbox.network.inject.*.header" => "'x-other'",
+        "sandbox.network.inject.*.env" | "sandbox.network.inject.*.base_url" => "'OTHER'",
+        "sandbox.network.inject.*.prefix" => "'Bearer '",
         "sandbox.expose" => "['~/.cargo/registry', '/opt/x']",
         "sandbox.env" | "verify.env" => "['API_KEY']",
         "sandbox.limits.time" | "sandbox.limits.idle" => "'7m'",
-        "sandbox.limits.output" | "sandbox.limits.memory" | "sandbox.limits.disk" => "'5GiB'",
-        "sandbox.limits.processes" => "512",
+        "sandbox.limits.output" | "sandbox.limits.memory" | "sandbox.limits.disk" | "sandbox.limits.file_size" => {
+            "'5GiB'"
+        }
+        "sandbox.limits.processes" | "sandbox.limits.cpu_weight" => "512",
         "sandbox.allow_degraded" => "['seccomp']",
         "workspace.seed" => "['.env', 'node_modules/']",
         "workspace.setup" | "verify.command" | "run" | "verify" => "['make', 'x']",
@@ -48,15 +55,27 @@ fn plan_with(path: &str, value: &str) -> String {
     if path == "agents.one.turns" {
         text = text.replace("agents.one.run = ['true']\n", "");
     }
+    // What an injection cannot be without.
+    let injection = "sandbox.network.inject.one.";
+    if path.starts_with(injection) {
+        for (key, base) in [("header", "'x-key'"), ("env", "'KEY'")] {
+            if path.strip_prefix(injection) != Some(key) {
+                text.push_str(&[injection, key, " = ", base, "\n"].concat());
+            }
+        }
+    }
     text + &format!("{path} = {value}\n")
 }
 
 #[test]
 fn every_key_has_its_effect_or_is_refused() {
-    let (base, warnings) = load("plan.toml", &plan_with("agents.one.attempts", "1")).unwrap();
+    let (alone, warnings) = load("plan.toml", &plan_with("agents.one.attempts", "1")).unwrap();
     assert_eq!(warnings, []);
+    let injecting = plan_with("sandbox.network.inject.one.prefix", "''");
+    let injecting = load("plan.toml", &injecting).unwrap().0;
     for key in reference() {
         let path = key.path.replace('*', "one");
+        let base = if path.contains(".inject.") { injecting.clone() } else { alone.clone() };
         let text = plan_with(&path, other_value(key));
         let answer = load("plan.toml", &text);
         if key.path == "agents.*.use" {
@@ -75,16 +94,6 @@ fn every_key_has_its_effect_or_is_refused() {
             assert_eq!(refusal.line, Some(text.lines().count()), "{path}");
             assert!(refusal.column.is_some());
         }
-    }
-}
-
-#[test]
-fn an_allow_list_of_hosts_is_refused() {
-    for path in ["sandbox.network", "verify.network", "agents.one.sandbox.network"] {
-        let findings = load("plan.toml", &plan_with(path, "{ allow = ['x:443'] }")).unwrap_err().findings;
-        assert_eq!(findings.len(), 1, "{findings:?}");
-        assert_eq!(findings[0].code, Code::NotSupported);
-        assert!(findings[0].message.contains("not supported by this version"));
     }
 }
 

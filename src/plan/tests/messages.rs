@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use sandbox::{Host, Kernel, Layer};
+
 use crate::model::RepoPath;
-use crate::plan::{Code, Finding, check_against_tree, load};
+use crate::model::plan::Plan;
+use crate::plan::{Code, Finding, check_against_machine, check_against_tree, depends_on_machine, load, unenforceable};
 
 const MANY: &str = r#"[run]
 name = "Login"
@@ -11,7 +14,7 @@ jbos = 4
 jobs = "four"
 
 [sandbox]
-limits = { time = "0s", memory = "4GiB" }
+limits = { time = "0s", memory = "4kB" }
 
 [workspace]
 setup = "npm ci"
@@ -55,14 +58,14 @@ fn many_findings_at_once() {
       |        ^^^^^^
     dir/plan.toml:7:19: error: `sandbox.limits.time` must be longer than nothing
       |
-    7 | limits = { time = "0s", memory = "4GiB" }
+    7 | limits = { time = "0s", memory = "4kB" }
       |                   ^^^^
       |
       = help: write a duration such as `"90s"`, `"30m"` or `"1h 30m"`
-    dir/plan.toml:7:25: error: `sandbox.limits.memory` is not supported by this version
+    dir/plan.toml:7:34: error: `sandbox.limits.memory` must be at least `1MiB`
       |
-    7 | limits = { time = "0s", memory = "4GiB" }
-      |                         ^^^^^^
+    7 | limits = { time = "0s", memory = "4kB" }
+      |                                  ^^^^^
     dir/plan.toml:10:9: error: `workspace.setup` must be a list: the program and its arguments, not a string
        |
     10 | setup = "npm ci"
@@ -233,6 +236,18 @@ const ONE_EACH: &[(&str, Code, (usize, usize), &str)] = &[
     ("verify.env = ['HOME']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadVariable, (2, 15), "sets itself"),
     ("workspace.seed = ['a/../../x']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "leads out"),
     ("workspace.seed = ['/etc']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "not a path from"),
+    (
+        "sandbox.network.allow = ['a.example']\nagents.a = { owns = ['a'], run = ['x'] }",
+        Code::BadEndpoint,
+        (2, 26),
+        "`a.example`, which has no port",
+    ),
+    (
+        "sandbox.network.inject.b = { header = 'x' }\nagents.a = { owns = ['a'], run = ['x'] }",
+        Code::BadInjection,
+        (2, 24),
+        "the secret for `b` has no `env`",
+    ),
     ("sandbox.expose = ['x']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "begins neither"),
     ("sandbox.expose = ['/']\nagents.a = { owns = ['a'], run = ['x'] }", Code::BadPath, (2, 19), "show everything"),
     ("agents.a = { owns = ['a'], run = ['x'], after = ['b'] }", Code::UnknownAgent, (2, 50), "which is no agent"),
@@ -287,10 +302,50 @@ fn every_code_is_found_somewhere() {
     met.extend(found_in(alone).iter().map(|finding| finding.code));
     let (plan, _) = load("plan.toml", alone).unwrap();
     met.extend(check_against_tree(&plan, [RepoPath::from("x")]).unwrap().iter().map(|finding| finding.code));
+    met.extend(check_against_machine(&bounded(), &bare_machine()).iter().map(|finding| finding.code));
     met.extend(found_in(&"#".repeat((1 << 20) + 1)).iter().map(|finding| finding.code));
     met.extend(found_in(&hard_to_compare()).iter().map(|finding| finding.code));
     let missing: Vec<_> = Code::ALL.iter().filter(|code| !met.contains(code)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// A plan with every limit there is.
+fn bounded() -> Plan {
+    let limits = "{ memory = '1GiB', processes = 9, disk = '1GiB', file_size = '1GiB', cpu_weight = 50 }";
+    let text =
+        format!("[sandbox]\nlimits = {limits}\n[verify]\ncommand = ['x']\n[agents.a]\nowns = ['**']\nrun = ['x']\n");
+    load("plan.toml", &text).unwrap().0
+}
+
+/// One where root has nothing to bound processes with.
+fn bare_machine() -> Host {
+    Host {
+        uid: 0,
+        gid: 0,
+        kernel: Kernel { major: 5, minor: 15 },
+        landlock: None,
+        seccomp: true,
+        obstacle: None,
+        control_groups: None,
+        kill_group: None,
+        process_numbers: false,
+    }
+}
+
+#[test]
+fn what_a_machine_cannot_enforce_is_told_for_each_box() {
+    let mut plan = bounded();
+    let told: Vec<String> =
+        check_against_machine(&plan, &bare_machine()).into_iter().map(|finding| finding.message).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with("agent `a` has a limit that cannot be enforced here"), "{told:?}");
+    assert!(told[1].starts_with("the verifier has a limit"), "{told:?}");
+    plan.agents[0].sandbox.limits.cpu_weight = None;
+    let of_user = Host { uid: 7, ..bare_machine() };
+    assert_eq!(unenforceable(&plan, &of_user).len(), 1, "the verifier's share alone");
+    assert!(depends_on_machine(&plan));
+    plan.verify.as_mut().unwrap().sandbox.allow_degraded.insert(Layer::Limits);
+    assert_eq!(unenforceable(&plan, &of_user), []);
 }
 
 /// Contracts whose comparison is refused: which of the shared globs are alive takes one of very many sets.

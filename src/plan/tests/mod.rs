@@ -5,4 +5,5 @@ mod files;
 mod globs;
 mod keys;
 mod messages;
+mod networks;
 mod orders;

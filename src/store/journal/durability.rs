@@ -37,6 +37,7 @@ pub fn durability(kind: &EventKind) -> Durability {
         | EventKind::MergePreviewed(_)
         | EventKind::ChangeDetected(_)
         | EventKind::ScopeWarning(_)
+        | EventKind::OverlapPredicted(_)
         | EventKind::CheckpointCreated(_)
         | EventKind::VerifierFresh(_)
         | EventKind::CompletionBlocked(_) => Durability::Chatter,

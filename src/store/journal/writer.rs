@@ -14,7 +14,7 @@ use super::scan::{Position, Torn, scan};
 use crate::model::event::{Event, EventKind, Subject, VERSION};
 use crate::store::layout::RunDir;
 use crate::store::lock::RunLock;
-use crate::store::{Error, atomic, json};
+use crate::store::{Error, atomic, failpoint, json};
 
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -117,7 +117,9 @@ impl JournalWriter {
         };
         let mut line = serde_json::to_vec(&event).map_err(|source| Error::Encode { path: path.clone(), source })?;
         line.push(b'\n');
+        failpoint::here("journal before");
         self.write(&line).inspect_err(|_| self.failed = true)?;
+        failpoint::here("journal written");
         if durability(&event.kind) == Durability::Effect {
             let synced = self.file.sync_data().map_err(Error::io("sync", &path));
             // After a failed sync nobody knows what is on disk.

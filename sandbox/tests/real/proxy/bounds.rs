@@ -1,0 +1,148 @@
+//! What a hostile client cannot use up.
+
+use super::scene::{Came, Names, Scene, Server, WAYS, ask, head, rest, rules};
+use crate::bench::soon;
+use sandbox::proxy::{Bounds, Injections};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+const MOMENT: Duration = Duration::from_millis(200);
+
+async fn impatient(rules: sandbox::proxy::Rules, bounds: Bounds) -> Scene {
+    Scene::with(rules, &Names::default(), Injections::default(), bounds).await
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_cut_off() {
+    let server = Server::new("it").await;
+    let scene = Scene::new(rules(&["127.0.0.1:PORT"], &[], server.port()), &Names::default()).await;
+    let start = format!("GET http://{}/ HTTP/1.1\r\nhost: x\r\n", server.at);
+    for (what, more) in [
+        ("one long field", format!("x: {}\r\n\r\n", "y".repeat(1 << 20))),
+        ("many fields", "x: y\r\n".repeat(10_000)),
+        ("a long target", String::new()),
+    ] {
+        let request = if more.is_empty() {
+            format!("GET http://{}/{} HTTP/1.1\r\n\r\n", server.at, "a".repeat(1 << 20))
+        } else {
+            format!("{start}{more}")
+        };
+        let answer = scene.say(&request).await;
+        // By then the client may still be talking, and be reset before it hears the answer.
+        let refused = answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 ") || answer.is_empty();
+        assert!(refused, "{what}: {answer}");
+    }
+    assert_eq!(ask(scene.at, WAYS[1], "127.0.0.1", server.port()).await, Came::Reached("it".to_owned()));
+}
+
+#[tokio::test]
+async fn who_says_nothing_or_too_slowly_is_cut_off() {
+    let scene = impatient(rules(&[], &[], 1), Bounds { head: MOMENT, ..Bounds::default() }).await;
+    for begun in [&b""[..], b"G", b"GET http://a.example/ HTTP/1.1\r\nhost: x\r\n", &[5], &[5, 1, 0, 5, 1]] {
+        let mut stream = scene.connect().await;
+        stream.write_all(begun).await.unwrap();
+        // It ends by itself: nothing more is said.
+        let answer = rest(&mut stream).await;
+        assert!(!answer.contains("200 OK"), "{begun:?}: {answer}");
+    }
+    // A byte now and then does not help: the whole head has its time.
+    let mut stream = scene.connect().await;
+    let slow = async {
+        while stream.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(MOMENT / 4).await;
+        }
+    };
+    soon(slow).await;
+}
+
+#[tokio::test]
+async fn a_tunnel_in_which_nothing_moves_is_closed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    // Long enough that a busy machine does not pass for a silent client.
+    let idle = 4 * MOMENT;
+    let mut scene = impatient(rules(&["127.0.0.1:PORT"], &[], at.port()), Bounds { idle, ..Bounds::default() }).await;
+    for half_closed in [false, true] {
+        let mut client = scene.connect().await;
+        client.write_all(format!("CONNECT {at} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+        let (mut server, _) = soon(listener.accept()).await.unwrap();
+        soon(head(&mut client)).await;
+        // As long as something moves, it lives: for more than twice the limit.
+        for _ in 0..10 {
+            server.write_all(b"x").await.unwrap();
+            soon(client.read_u8()).await.unwrap();
+            tokio::time::sleep(MOMENT).await;
+        }
+        if half_closed {
+            client.shutdown().await.unwrap();
+        }
+        assert_eq!(rest(&mut client).await, "");
+        drop(soon(server.read_to_end(&mut Vec::new())).await);
+        let visit = scene.visit().await;
+        assert!(visit.took >= 2 * idle && visit.down == 10, "{visit:?}");
+    }
+}
+
+/// More connections than there is room for: all are served, some later.
+#[tokio::test]
+async fn connections_beyond_the_bound_wait() {
+    let server = Server::new("it").await;
+    let port = server.port();
+    let bounds = Bounds { connections: 4, ..Bounds::default() };
+    let scene =
+        Scene::with(rules(&["127.0.0.1:PORT"], &[], port), &Names::default(), Injections::default(), bounds).await;
+    // Four that hold all the room there is.
+    let mut holders = Vec::new();
+    for _ in 0..4 {
+        let mut holder = scene.connect().await;
+        holder.write_all(b"GET http://nowhere.example/ HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        assert!(soon(head(&mut holder)).await.starts_with("HTTP/1.1 403 "));
+        holders.push(holder);
+    }
+    let mut fifth = scene.connect().await;
+    fifth.write_all(b"GET http://nowhere.example/ HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let waiting = tokio::time::timeout(MOMENT, fifth.read_u8()).await;
+    assert!(waiting.is_err(), "there is no room: {waiting:?}");
+    holders.pop();
+    assert!(soon(head(&mut fifth)).await.starts_with("TTP/1.1 403 ") || !holders.is_empty());
+    drop((holders, fifth));
+    let mut all = tokio::task::JoinSet::new();
+    for number in 0..300 {
+        let at = scene.at;
+        all.spawn(async move { ask(at, WAYS[number % 3], "127.0.0.1", port).await });
+    }
+    while let Some(came) = soon(all.join_next()).await {
+        assert_eq!(came.unwrap(), Came::Reached("it".to_owned()));
+    }
+    assert_eq!(scene.end().await.len(), 305);
+}
+
+#[tokio::test]
+async fn when_it_stops_so_does_all_it_does() {
+    for drop_it in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let scene = Scene::new(rules(&["127.0.0.1:PORT"], &[], at.port()), &Names::default()).await;
+        let mut client = scene.connect().await;
+        client.write_all(format!("CONNECT {at} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+        let (mut server, _) = soon(listener.accept()).await.unwrap();
+        soon(head(&mut client)).await;
+        // A plain request whose answer never comes.
+        let mut waiting = scene.connect().await;
+        waiting.write_all(format!("GET http://{at}/ HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+        let (mut silent, _) = soon(listener.accept()).await.unwrap();
+        soon(head(&mut silent)).await;
+        let proxy_at = scene.at;
+        if drop_it {
+            drop(scene);
+        } else {
+            let visits = scene.end().await;
+            assert_eq!(visits.len(), 2, "{visits:?}");
+        }
+        for stream in [&mut client, &mut waiting, &mut server, &mut silent] {
+            assert_eq!(rest(stream).await, "");
+        }
+        soon(async { while TcpStream::connect(proxy_at).await.is_ok() {} }).await;
+    }
+}

@@ -1,0 +1,368 @@
+//! What people decide about cards: approved, dismissed, resolved.
+//!
+//! A decision closes the card and is written into the journal with who made it, and why. It holds for exactly the matter
+//! of the card, whose id is a hash of that: the next merge finds the same matter again and does what was decided. Nothing
+//! is merged here.
+//!
+//! A resolution says what stands at each conflicting path and at no other. It is taken only if it can be applied to the
+//! merge as git computes it, and if no conflict marker is left in it.
+
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+use super::recorder::{Observer, Recorder};
+use super::site::Site;
+use crate::git::{
+    Chosen, Conflict, Entry, InFolder, Merger, Mode, ModeKind, NewCommit, Preview, RefEdit, Renames, Signature, Swap,
+    find_in_folder,
+};
+use crate::model::card::{Answer, AnswerKind, Card, CardKind, CardState, ResolvedPath, Sides};
+use crate::model::event::{CardClosed, Event, EventKind, Subject};
+use crate::model::run::RunState;
+use crate::model::{AgentName, CardId, CommitId, RefName, RepoPath, TreeId};
+use crate::store::lock::RunLock;
+use crate::store::{JournalWriter, Occupant, Record, RunDir, Workplace};
+use crate::workspace::{merge_by_hand, remove};
+
+/// How many paths an answer names.
+const NAMED: usize = 5;
+
+/// Which side of a conflict is taken as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Take {
+    /// The candidate's.
+    Ours,
+    /// The agent's.
+    Theirs,
+}
+
+/// The cards of a run, with the right to decide about them.
+#[derive(Debug)]
+pub struct Desk {
+    site: Site,
+    recorder: Recorder,
+}
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn event(&mut self, _event: &Event, _state: &RunState) {}
+}
+
+/// A conflict, computed again for its card.
+struct Matter<'a> {
+    card: &'a Card,
+    sides: &'a Sides,
+    conflict: Conflict,
+}
+
+impl Desk {
+    /// Sits down to the cards of a run. An error if its coordinator lives.
+    pub fn open(site: Site, run: &RunDir) -> Result<Self, Error> {
+        site.require_writable()?;
+        let lock = RunLock::try_acquire(run)?;
+        let (writer, opened) = JournalWriter::open(run, lock, site.clock.clone())?;
+        let recorder = Recorder::new(writer, &opened.events, Box::new(Quiet));
+        Ok(Self { site, recorder })
+    }
+
+    /// Lets what a card holds be merged.
+    pub fn approve(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
+        let card = self.open_card(card, AnswerKind::Approved)?;
+        match card.kind {
+            CardKind::Scope | CardKind::Protected => {
+                self.close(&card, Answer { why, ..self.answer(AnswerKind::Approved) }, None)
+            }
+            CardKind::Conflict => Err(refused(
+                &card.id,
+                AnswerKind::Approved,
+                format!("it is a conflict, which is resolved: `sandbox board resolve {}`", card.id),
+            )),
+            CardKind::NestedRepository | CardKind::UnsafeTree | CardKind::MergeError => Err(refused(
+                &card.id,
+                AnswerKind::Approved,
+                "what it is about can be merged by nobody's word: have the agent try again, or dismiss it".to_owned(),
+            )),
+        }
+    }
+
+    /// Leaves the work out that a card holds.
+    pub fn dismiss(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
+        let card = self.open_card(card, AnswerKind::Dismissed)?;
+        self.close(&card, Answer { why, ..self.answer(AnswerKind::Dismissed) }, None)
+    }
+
+    /// Resolves a conflict with what one side has at each conflicting path.
+    pub fn take(&self, card: &CardId, side: Take, why: Option<String>) -> Result<Card, Error> {
+        let card = self.open_card(card, AnswerKind::Resolved)?;
+        let matter = self.matter(&card)?;
+        let (commit, told) = match side {
+            Take::Ours => (&matter.sides.ours, "with the candidate's side"),
+            Take::Theirs => (&matter.sides.theirs, "with the agent's side"),
+        };
+        let tree = self.site.repository.load_commit(commit)?.tree;
+        let chosen = self.site.repository.load_chosen(&matter.conflict, &tree)?;
+        self.resolve(&matter, chosen, why, told)
+    }
+
+    /// Resolves a conflict with what a commit has: someone's merge of both sides. It may differ from the merge as git
+    /// computes it at the conflicting paths only.
+    pub fn take_from_commit(&self, card: &CardId, revision: &str, why: Option<String>) -> Result<Card, Error> {
+        let card = self.open_card(card, AnswerKind::Resolved)?;
+        let matter = self.matter(&card)?;
+        let commit = self.site.repository.resolve(revision)?;
+        let tree = self.site.repository.load_commit(&commit)?.tree;
+        self.require_only_conflicting(&matter, &tree)?;
+        let chosen = self.site.repository.load_chosen(&matter.conflict, &tree)?;
+        self.resolve(&matter, chosen, why, &format!("as in {}", commit.short()))
+    }
+
+    /// Resolves a conflict with the files that a folder has at the conflicting paths. One that is not there is deleted.
+    pub fn take_from_folder(&self, card: &CardId, folder: &Path, why: Option<String>) -> Result<Card, Error> {
+        let card = self.open_card(card, AnswerKind::Resolved)?;
+        let matter = self.matter(&card)?;
+        let paths = matter.conflict.paths();
+        let mut chosen = Vec::new();
+        for path in &paths {
+            chosen.push((path.clone(), self.entry_in(&card, folder, path)?));
+        }
+        if chosen.iter().all(|(_, entry)| entry.is_none()) {
+            let why = format!("`{}` has none of its paths: {}", folder.display(), listed(&paths));
+            return Err(refused(&card.id, AnswerKind::Resolved, why));
+        }
+        self.resolve(&matter, chosen, why, &format!("as in `{}`", folder.display()))
+    }
+
+    fn entry_in(&self, card: &Card, folder: &Path, path: &RepoPath) -> Result<Option<Entry>, Error> {
+        let repository = &self.site.repository;
+        Ok(match find_in_folder(folder, path)? {
+            InFolder::Nothing => None,
+            InFolder::File { path: file, executable } => {
+                let mode = if executable { Mode::EXECUTABLE } else { Mode::FILE };
+                let file = std::path::absolute(&file).unwrap_or(file);
+                Some(Entry { mode, id: repository.write_blob(path, &file)? })
+            }
+            InFolder::Link(target) => Some(Entry { mode: Mode::SYMLINK, id: repository.write_bytes(target)? }),
+            InFolder::Other => {
+                let why = format!("`{path}` in `{}` is neither a file nor a link", folder.display());
+                return Err(refused(&card.id, AnswerKind::Resolved, why));
+            }
+        })
+    }
+
+    /// Makes the folder in which the conflict can be merged by hand, or finds the one that is there. True: it is new.
+    pub fn edit(&self, card: &CardId) -> Result<(PathBuf, bool), Error> {
+        let card = self.open_card(card, AnswerKind::Resolved)?;
+        let place = self.place(&card.id);
+        if place.worktree().symlink_metadata().is_ok() {
+            return Ok((place.worktree().to_owned(), false));
+        }
+        let matter = self.matter(&card)?;
+        let sides = [&matter.sides.ours, &matter.sides.theirs];
+        let reason = format!("sandbox {} card {}", self.recorder.run().id(), card.id);
+        // What a program that died left of one.
+        remove(&self.site.repository, &self.site.state, &place)?;
+        merge_by_hand(&self.site.repository, &self.site.state, &place, sides, &reason)?;
+        Ok((place.worktree().to_owned(), true))
+    }
+
+    /// Resolves a conflict with what was merged by hand in the folder of [`Self::edit`], and removes the folder.
+    pub fn done(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
+        let card = self.open_card(card, AnswerKind::Resolved)?;
+        let matter = self.matter(&card)?;
+        let (place, admin_dir) = self.folder_of(&card)?;
+        let repository = &self.site.repository;
+        let unmerged = repository.load_unmerged(place.worktree())?;
+        let tree = repository.load_merged_by_hand(place.worktree(), &admin_dir)?;
+        self.require_only_conflicting(&matter, &tree)?;
+        let left = repository.load_chosen(&matter.conflict, &matter.conflict.tree)?;
+        let chosen = self.site.repository.load_chosen(&matter.conflict, &tree)?;
+        let untouched = |path: &&Chosen| unmerged.contains(&path.0) && left.contains(path);
+        let still: Vec<RepoPath> = chosen.iter().filter(untouched).map(|(path, _)| path.clone()).collect();
+        if !still.is_empty() {
+            let why = format!(
+                "{} still conflicts: edit it in `{}`, or `git add` it there if it is right as it is",
+                listed(&still),
+                place.worktree().display()
+            );
+            return Err(refused(&card.id, AnswerKind::Resolved, why));
+        }
+        let closed = self.resolve(&matter, chosen, why, "merged by hand")?;
+        remove(repository, &self.site.state, &place)?;
+        Ok(closed)
+    }
+
+    /// Removes the folder of [`Self::edit`] with what was done in it.
+    pub fn discard(&self, card: &CardId) -> Result<PathBuf, Error> {
+        let card = self.known_card(card)?;
+        let (place, _) = self.folder_of(&card)?;
+        remove(&self.site.repository, &self.site.state, &place)?;
+        Ok(place.worktree().to_owned())
+    }
+
+    fn place(&self, card: &CardId) -> Workplace {
+        self.site.workplaces.place(self.recorder.run().id(), &Occupant::Card(card.clone()))
+    }
+
+    fn folder_of(&self, card: &Card) -> Result<(Workplace, PathBuf), Error> {
+        let place = self.place(&card.id);
+        let listed = self.site.repository.load_worktrees()?;
+        let found = listed.into_iter().find(|worktree| worktree.path == place.worktree());
+        match found.and_then(|worktree| worktree.git_dir) {
+            Some(admin_dir) if place.worktree().is_dir() => Ok((place, admin_dir)),
+            Some(_) | None => {
+                let why =
+                    format!("it is not being merged by hand: begin with `sandbox board resolve {} --edit`", card.id);
+                Err(refused(&card.id, AnswerKind::Resolved, why))
+            }
+        }
+    }
+
+    fn known_card(&self, card: &CardId) -> Result<Card, Error> {
+        let state = self.recorder.state();
+        let known = state.cards.into_iter().find(|known| known.id == *card);
+        known.ok_or_else(|| {
+            let known = Vec::new();
+            crate::store::Error::NotFound { what: "card", name: card.to_string(), known }.into()
+        })
+    }
+
+    /// The card, if it waits for a decision.
+    fn open_card(&self, card: &CardId, what: AnswerKind) -> Result<Card, Error> {
+        let card = self.known_card(card)?;
+        match card.state {
+            CardState::NeedsHuman => Ok(card),
+            CardState::Closed => {
+                let how = card.resolution.as_deref().unwrap_or("closed");
+                Err(refused(&card.id, what, format!("it is closed already: {how}")))
+            }
+        }
+    }
+
+    /// The conflict of a card as git computes it now from the commits that the card names.
+    fn matter<'c>(&self, card: &'c Card) -> Result<Matter<'c>, Error> {
+        let refused = |why: &str| refused(&card.id, AnswerKind::Resolved, why.to_owned());
+        let (CardKind::Conflict, Some(sides)) = (card.kind, &card.sides) else {
+            return Err(refused("it is no conflict"));
+        };
+        let state = self.recorder.state();
+        let onto = state.candidate.map(|it| it.head.onto).or_else(|| Some(state.started?.base));
+        let merger = Merger::new(&self.site.repository, &onto.unwrap_or_else(|| sides.ours.clone()))?;
+        match merger.preview(&sides.ours, &sides.theirs)? {
+            Preview::Conflict(conflict) if conflict.fingerprint == card.fingerprint => {
+                Ok(Matter { card, sides, conflict })
+            }
+            Preview::Conflict(_) | Preview::Clean { .. } => {
+                Err(refused("git sees it otherwise now: `sandbox merge` makes the cards anew"))
+            }
+        }
+    }
+
+    /// Refuses a tree that differs from the merge elsewhere than where that conflicts.
+    fn require_only_conflicting(&self, matter: &Matter<'_>, tree: &TreeId) -> Result<(), Error> {
+        let sides = [&matter.sides.ours, &matter.sides.theirs];
+        let paths = matter.conflict.paths();
+        let changes = self.site.repository.load_changes(&matter.conflict.tree, tree, Renames::Ignore)?;
+        let others = changes.into_iter().map(|change| change.path);
+        let others: Vec<RepoPath> =
+            others.filter(|path| !paths.contains(path) && !Conflict::is_made_up(path, sides)).collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        let why = format!(
+            "it changes {}, which do not conflict; a resolution is about {} only",
+            listed(&others),
+            listed(&paths)
+        );
+        Err(refused(&matter.card.id, AnswerKind::Resolved, why))
+    }
+
+    fn resolve(&self, matter: &Matter<'_>, chosen: Vec<Chosen>, why: Option<String>, how: &str) -> Result<Card, Error> {
+        let (card, repository) = (matter.card, &self.site.repository);
+        let mut marked = Vec::new();
+        for (path, entry) in &chosen {
+            let Some(entry) = entry.as_ref().filter(|entry| entry.mode.kind() == ModeKind::File) else { continue };
+            let known: Vec<_> = card.stages.iter().filter(|it| it.path == *path).map(|it| &it.oid).collect();
+            if repository.has_new_markers(&entry.id, &known)? {
+                marked.push(path.clone());
+            }
+        }
+        if !marked.is_empty() {
+            let why = format!("conflict markers are left in {}", listed(&marked));
+            return Err(refused(&card.id, AnswerKind::Resolved, why));
+        }
+        let sides = [&matter.sides.ours, &matter.sides.theirs];
+        let tree = repository.write_resolved(&matter.conflict, sides, &chosen).map_err(|error| {
+            let why = format!(
+                "what was chosen cannot stand beside the rest ({error}): merge by hand, `sandbox board resolve {} --edit`",
+                card.id
+            );
+            refused(&card.id, AnswerKind::Resolved, why)
+        })?;
+        let kept_in = self.keep(card, matter.sides, &tree)?;
+        let resolved = chosen.into_iter().map(|(path, entry)| ResolvedPath {
+            path,
+            mode: entry.as_ref().map(|entry| entry.mode.to_string()),
+            oid: entry.map(|entry| entry.id),
+        });
+        let (resolved, kept_in) = (resolved.collect(), Some(kept_in));
+        self.close(card, Answer { why, resolved, kept_in, ..self.answer(AnswerKind::Resolved) }, Some(how))
+    }
+
+    /// Keeps what was chosen, beside both sides, from git's collection.
+    fn keep(&self, card: &Card, sides: &Sides, tree: &TreeId) -> Result<CommitId, Error> {
+        let repository = &self.site.repository;
+        let identity = self.site.identity();
+        let author = Signature {
+            identity: crate::git::Identity { name: identity.name, email: identity.email },
+            seconds: (self.site.clock)().as_second(),
+            offset_minutes: 0,
+        };
+        let commit = repository.write_commit(&NewCommit {
+            tree,
+            parents: &[sides.ours.clone(), sides.theirs.clone()],
+            author: &author,
+            committer: &author,
+            message: &format!("Resolution of card {}\n", card.id),
+        })?;
+        let Some(agent) = card.agents.first() else { return Ok(commit) };
+        let name = RefName::card(self.recorder.run().id(), agent, &card.id);
+        let new = commit.object().clone();
+        let edit = match repository.load_ref(&name)? {
+            Some(old) => RefEdit::Update { name, new, old },
+            None => RefEdit::Create { name, new },
+        };
+        match repository.swap_refs(&[edit], "sandbox: resolution")? {
+            Swap::Done => Ok(commit),
+            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
+        }
+    }
+
+    fn answer(&self, kind: AnswerKind) -> Answer {
+        let identity = self.site.identity();
+        let by = format!("{} <{}>", identity.name, identity.email);
+        Answer { kind, by, why: None, resolved: Vec::new(), kept_in: None }
+    }
+
+    fn close(&self, card: &Card, answer: Answer, how: Option<&str>) -> Result<Card, Error> {
+        let how = how.map(|how| format!(" {how},")).unwrap_or_default();
+        let why = answer.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let resolution = format!("{}{how} by {}{why}", answer.kind, answer.by);
+        let subject = card.agents.first().map_or_else(Subject::run, |agent: &AgentName| Subject::agent(agent));
+        let closed = CardClosed { card: card.id.clone(), resolution, answer: Some(answer) };
+        self.recorder.record(subject, EventKind::CardClosed(closed))?;
+        self.known_card(&card.id)
+    }
+}
+
+fn refused(card: &CardId, what: AnswerKind, why: String) -> Error {
+    Error::NotDecided { card: card.clone(), what, why }
+}
+
+fn listed(paths: &[RepoPath]) -> String {
+    let mut text = paths.iter().take(NAMED).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+    if paths.len() > NAMED {
+        text = format!("{text} and {} more", paths.len() - NAMED);
+    }
+    text
+}

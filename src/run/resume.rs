@@ -1,0 +1,191 @@
+//! Going on with a whole run that ended before its end: its coordinator died, or it was told to stop.
+//!
+//! 1. What a coordinator died over is settled: a landing that was claimed, and what agents had changed since their last
+//!    turn, which becomes a turn that was cut short ([`super::reopen`]).
+//! 2. Each agent goes on from how it stands, as [`opening`] says: a pure function of what the journal tells.
+//! 3. What follows is what follows in any run: integrate, verify, the gate, and landing where that was asked for.
+//!
+//! Each step looks at what is there first, so that nothing is done twice, and a death during `resume` is like any other.
+
+use super::agents::{Opening, run_all};
+use super::coordinator::{Report, close_on_fault};
+use super::error::Error;
+use super::reopen::{NeverBegun, Reopened};
+use crate::integrate::{Settled, settle};
+use crate::model::AttemptOutcome;
+use crate::model::gate::GateBlock;
+use crate::model::run::{AgentState, RunState};
+use crate::store::lock::Patience;
+
+/// The exit codes of a run that was told to stop.
+const STOPPED: [u8; 2] = [130, 143];
+
+impl Reopened {
+    /// Goes on with the run to its end, from wherever it stands.
+    pub async fn resume(&self) -> Result<Report, Error> {
+        close_on_fault(self.recorder(), self.do_resume().await)
+    }
+
+    async fn do_resume(&self) -> Result<Report, Error> {
+        let before = self.state();
+        if let Some(in_the_way) = tokio::task::block_in_place(|| self.settle_claims(&before))? {
+            return self.finish().refuse(in_the_way);
+        }
+        self.close_interrupted(NeverBegun::GoesOn).await?;
+        let state = self.state();
+        let came_to_its_end = came_to_its_end(&before);
+        let jobs = state.started.as_ref().map_or(1, |started| started.jobs);
+        run_all(self.crew(), jobs, |task| match state.agent(&task.name) {
+            Some(agent) => opening(agent, task.attempts, came_to_its_end),
+            None => Opening::New,
+        })
+        .await?;
+        if self.signals().ending().is_none() {
+            self.integrate_if_needed().await?;
+            if !self.state().verifier_is_fresh() {
+                self.finish().verify(false).await?;
+            }
+        }
+        self.finish().conclude(self.land_was_asked()).await
+    }
+
+    /// Finds out what became of landings that a coordinator died over. Gives what keeps one from being settled.
+    fn settle_claims(&self, state: &RunState) -> Result<Option<Vec<GateBlock>>, Error> {
+        for claim in &state.open_claims {
+            let site = &self.crew().site;
+            let waiting =
+                |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
+            match settle(&site.repository, &site.state, self.recorder(), claim, Patience::default(), &waiting)? {
+                Settled::Confirmed | Settled::Released => {}
+                Settled::Stuck(blocks) => return Ok(Some(blocks)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a run was brought to a decision, so that an agent that failed has had all its attempts.
+fn came_to_its_end(state: &RunState) -> bool {
+    state.finished.as_ref().is_some_and(|finished| !STOPPED.contains(&finished.exit_code))
+}
+
+/// How an agent with so many attempts goes on.
+fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool) -> Opening {
+    let outcomes = agent.attempts.iter().filter_map(|attempt| attempt.finished.as_ref());
+    // That the run was cut short is no fault of the agent's, and costs it no attempt.
+    let spent = outcomes.filter(|finished| finished.outcome.is_worth_another_attempt()).count();
+    let left = attempts.saturating_sub(u32::try_from(spent).unwrap_or(u32::MAX));
+    let Some(finished) = agent.last_attempt().and_then(|attempt| attempt.finished.as_ref()) else {
+        return Opening::GoOn { attempts: left.max(1) };
+    };
+    match finished.outcome {
+        AttemptOutcome::Completed | AttemptOutcome::NoChanges => {
+            Opening::Ended { can_be_built_on: finished.outside_since_fork.is_empty() }
+        }
+        AttemptOutcome::Interrupted => Opening::GoOn { attempts: left.max(1) },
+        AttemptOutcome::Failed
+        | AttemptOutcome::TimedOut
+        | AttemptOutcome::Idle
+        | AttemptOutcome::OutputLimit
+        | AttemptOutcome::Limit
+            if left > 0 && !came_to_its_end =>
+        {
+            Opening::GoOn { attempts: left }
+        }
+        AttemptOutcome::Blocked => Opening::WasBlocked,
+        AttemptOutcome::Failed
+        | AttemptOutcome::TimedOut
+        | AttemptOutcome::Idle
+        | AttemptOutcome::OutputLimit
+        | AttemptOutcome::Limit
+        | AttemptOutcome::CouldNotStart
+        | AttemptOutcome::SetupFailed
+        | AttemptOutcome::CaptureFailed
+        | AttemptOutcome::HarvestRefused
+        | AttemptOutcome::Tampered
+        | AttemptOutcome::SandboxRefused
+        | AttemptOutcome::Skipped
+        | AttemptOutcome::Stale => Opening::Ended { can_be_built_on: false },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::event::AttemptFinished;
+    use crate::model::run::AttemptState;
+
+    fn agent(outcomes: &[Option<AttemptOutcome>]) -> AgentState {
+        let attempt = |(index, outcome): (usize, &Option<AttemptOutcome>)| AttemptState {
+            number: u32::try_from(index + 1).unwrap(),
+            started: None,
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            finished: outcome.map(|outcome| AttemptFinished {
+                outcome,
+                reason: String::new(),
+                limit: None,
+                end: None,
+                leftover_processes: 0,
+                duration_ms: 0,
+                snapshot: None,
+                tree: None,
+                changed_since_fork: 0,
+                outside_since_fork: Vec::new(),
+                hints: Vec::new(),
+            }),
+            running_turn: None,
+            turns: Vec::new(),
+            outside: Vec::new(),
+        };
+        AgentState {
+            name: "a".parse().unwrap(),
+            title: None,
+            after: Vec::new(),
+            stage: None,
+            attempts: outcomes.iter().enumerate().map(attempt).collect(),
+            merge: None,
+        }
+    }
+
+    /// Every outcome of a last attempt, in a run that was cut short and in one that came to its end, with attempts left and
+    /// without.
+    #[test]
+    fn each_agent_goes_on_from_how_it_stands() {
+        use AttemptOutcome as O;
+        for outcome in AttemptOutcome::ALL {
+            for (attempts, ended) in [(1, false), (1, true), (3, false), (3, true)] {
+                let expected = match outcome {
+                    O::Completed | O::NoChanges => Opening::Ended { can_be_built_on: true },
+                    O::Interrupted => Opening::GoOn { attempts },
+                    O::Blocked => Opening::WasBlocked,
+                    O::Failed | O::TimedOut | O::Idle | O::OutputLimit | O::Limit if attempts == 3 && !ended => {
+                        Opening::GoOn { attempts: 2 }
+                    }
+                    _ => Opening::Ended { can_be_built_on: false },
+                };
+                assert_eq!(
+                    opening(&agent(&[Some(outcome)]), attempts, ended),
+                    expected,
+                    "{outcome} {attempts} {ended}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_never_began_or_was_cut_short_has_what_is_left() {
+        use AttemptOutcome::{Failed, Interrupted};
+        assert_eq!(opening(&agent(&[]), 2, false), Opening::GoOn { attempts: 2 });
+        assert_eq!(opening(&agent(&[Some(Failed), Some(Interrupted)]), 2, false), Opening::GoOn { attempts: 1 });
+        // Cut short in its last attempt: it has that one still.
+        assert_eq!(opening(&agent(&[Some(Failed), None]), 1, false), Opening::GoOn { attempts: 1 });
+        assert_eq!(opening(&agent(&[Some(Failed), Some(Failed)]), 2, false), Opening::Ended { can_be_built_on: false });
+    }
+
+    #[test]
+    fn work_out_of_contract_is_not_built_on() {
+        let mut agent = agent(&[Some(AttemptOutcome::Completed)]);
+        agent.attempts[0].finished.as_mut().unwrap().outside_since_fork = vec!["x".into()];
+        assert_eq!(opening(&agent, 1, false), Opening::Ended { can_be_built_on: false });
+    }
+}

@@ -1,0 +1,284 @@
+//! Deciding cards: resolve, approve, dismiss. What was decided holds for exactly the matter of the card, and everything
+//! else is refused with all as it was.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::flow::plan;
+use crate::world::World;
+
+/// `b` conflicts with `a` in one file, and changes another beside it.
+const CONFLICT: &str = r#"
+[run]
+name = "duel"
+[verify]
+command = ["sh", "-ec", "! grep -q '<<<' docs/shared"]
+[agents.a]
+owns = ["docs/a"]
+shares = ["docs/shared"]
+run = ["sh", "-ec", "mkdir -p docs; echo from a > docs/shared; echo a > docs/a"]
+[agents.b]
+owns = ["docs/b"]
+shares = ["docs/shared"]
+run = ["sh", "-ec", "mkdir -p docs; echo from b > docs/shared; echo b > docs/b"]
+"#;
+
+/// `wide` goes beyond what it owns.
+const SCOPE: &str = r#"
+[run]
+name = "duel"
+[verify]
+command = ["true"]
+[agents.wide]
+owns = ["docs/mine"]
+run = ["sh", "-ec", "mkdir -p docs; echo 1 > docs/mine; echo 2 > docs/theirs"]
+"#;
+
+fn world(text: &str) -> World {
+    let world = World::new();
+    world.write("docs/shared", "base\n");
+    world.git(&["add", "docs/shared"]);
+    world.git(&["commit", "-qm", "shared"]);
+    world.sandbox(&["run", &plan(&world, text)]).expect(5);
+    world
+}
+
+fn card(world: &World) -> Value {
+    let board = world.sandbox(&["board", "--json"]).expect(0).json();
+    let cards = board["data"]["lanes"][0]["cards"].as_array().unwrap().clone();
+    assert_eq!(cards.len(), 1, "{board:#}");
+    cards[0].clone()
+}
+
+fn id(world: &World) -> String {
+    card(world)["id"].as_str().unwrap().to_owned()
+}
+
+/// Merges, lands, and says what stands in the conflicting file.
+#[track_caller]
+fn land(world: &World) -> String {
+    world.sandbox(&["merge"]).expect(0);
+    world.sandbox(&["land"]).expect(0);
+    assert_eq!(world.git(&["show", "main:docs/b"]), "b", "what did not conflict came along");
+    world.git(&["show", "main:docs/shared"])
+}
+
+#[test]
+fn one_side_is_taken() {
+    for (side, expected) in [("ours", "from a"), ("theirs", "from b")] {
+        let world = world(CONFLICT);
+        let before = world.picture();
+        let decided =
+            world.sandbox(&["board", "resolve", &id(&world), "--take", side, "--why", "it is right"]).expect(0);
+        assert!(decided.stdout.contains("sandbox merge duel-1"), "{decided:?}");
+        assert_eq!(world.picture(), before, "deciding merges nothing");
+        assert_eq!(land(&world), expected);
+        let message = world.git(&["log", "--format=%B", "main"]);
+        assert!(message.contains("Sandbox-Resolved: c"), "{message}");
+    }
+}
+
+#[test]
+fn it_is_merged_by_hand() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+    let folder = std::path::PathBuf::from(begun["data"]["folder"].as_str().unwrap());
+    let file = folder.join("docs/shared");
+    assert!(fs::read_to_string(&file).unwrap().contains("<<<<<<<"));
+    // Nothing was done in it yet; then something is left over; then something else was changed too.
+    let refuse = |words: &str| {
+        let refused = world.sandbox(&["board", "resolve", &id, "--done"]).expect(2);
+        assert!(refused.stderr.contains(words), "{words}: {refused:?}");
+        assert!(folder.exists());
+    };
+    refuse("markers");
+    fs::write(&file, "from both\n>>>>>>> theirs\n").unwrap();
+    refuse("markers");
+    fs::write(&file, "from both\n").unwrap();
+    fs::write(folder.join("docs/b"), "changed\n").unwrap();
+    refuse("docs/b");
+    fs::write(folder.join("docs/b"), "b\n").unwrap();
+    fs::write(folder.join("docs/new"), "new\n").unwrap();
+    refuse("docs/new");
+    fs::remove_file(folder.join("docs/new")).unwrap();
+    // `clean` does not take it away.
+    let kept = world.sandbox(&["clean", "duel-1"]).expect(0);
+    assert!(kept.stdout.contains("--done") && folder.exists(), "{kept:?}");
+    world.sandbox(&["board", "resolve", &id, "--done"]).expect(0);
+    assert!(!folder.exists());
+    let refused = world.sandbox(&["board", "resolve", &id, "--take", "ours"]).expect(2);
+    assert!(refused.stderr.contains("closed already"), "an answer is given once: {refused:?}");
+    world.sandbox(&["merge"]).expect(0);
+    assert_eq!(world.git(&["show", "sandbox/duel-1/integration:docs/shared"]), "from both");
+}
+
+#[test]
+fn an_edit_can_be_thrown_away() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    let listed = world.git(&["worktree", "list"]);
+    world.sandbox(&["board", "resolve", &id, "--edit"]).expect(0);
+    let again = world.sandbox(&["board", "resolve", &id, "--edit"]).expect(0);
+    assert!(again.stdout.contains("already"), "{again:?}");
+    world.sandbox(&["board", "resolve", &id, "--discard"]).expect(0);
+    assert_eq!(world.git(&["worktree", "list"]), listed);
+    assert_eq!(card(&world)["state"], "needs-human");
+    let refused = world.sandbox(&["board", "resolve", &id, "--done"]).expect(2);
+    assert!(refused.stderr.contains("--edit"), "{refused:?}");
+}
+
+#[test]
+fn it_is_taken_from_elsewhere() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    let folder = world.state().join("mine");
+    fs::create_dir_all(folder.join("docs")).unwrap();
+    let from = folder.display().to_string();
+    let refused = world.sandbox(&["board", "resolve", &id, "--from", &from]).expect(2);
+    assert!(refused.stderr.contains("none of its paths"), "{refused:?}");
+    fs::write(folder.join("docs/shared"), "from mine\n").unwrap();
+    fs::write(folder.join("unrelated"), "not looked at\n").unwrap();
+    world.sandbox(&["board", "resolve", &id, "--from", &from]).expect(0);
+    assert_eq!(land(&world), "from mine");
+}
+
+#[test]
+fn a_commit_must_be_the_merge() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    let shown = world.sandbox(&["board", "show", &id, "--json"]).expect(0).json();
+    let side = |name: &str| shown["data"]["sides"][name].as_str().unwrap().to_owned();
+    let (ours, theirs) = (side("ours"), side("theirs"));
+    for not_a_merge in [&theirs, "main"] {
+        let refused = world.sandbox(&["board", "resolve", &id, "--from", not_a_merge]).expect(2);
+        assert!(refused.stderr.contains("do not conflict"), "{refused:?}");
+    }
+    let refused = world.sandbox(&["board", "resolve", &id, "--from", "no-such-thing"]).expect(2);
+    assert!(refused.stderr.contains("no-such-thing"), "{refused:?}");
+    // A merge made with git alone, elsewhere.
+    let folder = world.state().join("merge").display().to_string();
+    world.git(&["worktree", "add", "-q", "--detach", &folder, &ours]);
+    let inside = |arguments: &[&str]| world.git(&[&["-C", &folder], arguments].concat());
+    drop(world.try_git(&["-C", &folder, "merge", "-q", &theirs]));
+    fs::write(format!("{folder}/docs/shared"), "from git\n").unwrap();
+    inside(&["add", "docs/shared"]);
+    inside(&["commit", "-qm", "merged"]);
+    let merged = inside(&["rev-parse", "HEAD"]);
+    world.git(&["worktree", "remove", "--force", &folder]);
+    world.sandbox(&["board", "resolve", &id, "--from", &merged]).expect(0);
+    // What was chosen outlives git's own cleaning up.
+    world.git(&["reflog", "expire", "--expire=now", "--all"]);
+    world.git(&["gc", "-q", "--prune=now"]);
+    assert_eq!(land(&world), "from git");
+}
+
+#[test]
+fn a_card_outlives_gits_cleaning_up() {
+    let world = world(CONFLICT);
+    world.git(&["reflog", "expire", "--expire=now", "--all"]);
+    world.git(&["gc", "-q", "--prune=now"]);
+    world.sandbox(&["board", "resolve", &id(&world), "--take", "theirs"]).expect(0);
+    assert_eq!(land(&world), "from b");
+}
+
+/// The target moves: elsewhere, and what was decided holds; in the conflicting file, and it is another matter.
+#[test]
+fn a_decision_is_about_its_matter() {
+    for (path, code) in [("README.md", 0), ("docs/shared", 5)] {
+        let world = world(CONFLICT);
+        world.sandbox(&["board", "resolve", &id(&world), "--take", "theirs"]).expect(0);
+        world.write(path, "moved\n");
+        world.git(&["commit", "-qam", "moved"]);
+        world.sandbox(&["merge"]).expect(code);
+        let board = world.sandbox(&["board", "--json"]).expect(0).json();
+        let open = board["data"]["lanes"][0]["cards"].as_array().unwrap().len();
+        // Both conflict with the target now.
+        assert_eq!(open, if code == 0 { 0 } else { 2 }, "{board:#}");
+    }
+}
+
+#[test]
+fn what_lies_outside_is_approved_by_name() {
+    let world = world(SCOPE);
+    let id = id(&world);
+    let refused = world.sandbox(&["board", "resolve", &id, "--take", "theirs"]).expect(2);
+    assert!(refused.stderr.contains("no conflict"), "{refused:?}");
+    world.sandbox(&["board", "approve", &id, "--why", "agreed"]).expect(0);
+    world.sandbox(&["merge"]).expect(0);
+    world.sandbox(&["land"]).expect(0);
+    assert_eq!(world.git(&["show", "main:docs/theirs"]), "2");
+    let message = world.git(&["log", "-1", "--format=%B", "main"]);
+    assert!(message.contains("Sandbox-Contract: approved by "), "{message}");
+    let board = world.sandbox(&["board"]).expect(0).stdout;
+    assert!(board.contains("agreed"), "{board}");
+}
+
+#[test]
+fn work_is_left_out() {
+    for (text, agents, left) in [(SCOPE, 1, "docs/theirs"), (CONFLICT, 2, "docs/b")] {
+        let world = world(text);
+        world.sandbox(&["board", "dismiss", &id(&world)]).expect(0);
+        world.sandbox(&["merge"]).expect(0);
+        if agents == 2 {
+            world.sandbox(&["land"]).expect(0);
+            assert_eq!(world.git(&["show", "main:docs/shared"]), "from a");
+        }
+        assert!(!world.repo.join(left).exists());
+        let told = world.sandbox(&["status"]).expect(0).stdout;
+        assert!(told.contains("set aside"), "{told}");
+    }
+}
+
+#[test]
+fn a_conflict_is_not_approved() {
+    let world = world(CONFLICT);
+    let refused = world.sandbox(&["board", "approve", &id(&world)]).expect(2);
+    assert!(refused.stderr.contains("board resolve"), "{refused:?}");
+    for bad in [
+        vec!["board", "resolve", "c1"],
+        vec!["board", "approve", "zz"],
+        vec!["board", "dismiss", "c1", "--why", "a\nb"],
+    ] {
+        world.sandbox(&bad).expect(2);
+    }
+}
+
+/// What decides how the repository itself is treated is nobody's who does not own it by name.
+#[test]
+fn protected_paths_wait_whoever_owns_them() {
+    let text = |owns: &str, protect: &str| {
+        format!(
+            r#"
+[run]
+name = "duel"
+[verify]
+command = ["true"]
+protect = [{protect}]
+[agents.all]
+owns = [{owns}]
+run = ["sh", "-ec", "echo '* merge=union' > .gitattributes; mkdir -p tests/gate docs; echo 1 > tests/gate/a; echo 1 > docs/a"]
+"#
+        )
+    };
+    for (owns, protect, held) in [
+        (r#""**""#, "", &[".gitattributes"][..]),
+        (r#""**""#, r#""tests/gate/**""#, &[".gitattributes", "tests/gate/a"]),
+        (r#""**", ".gitattributes", "tests/gate/**""#, r#""tests/gate/**""#, &[]),
+    ] {
+        let world = World::new();
+        let ran = world.sandbox(&["run", &plan(&world, &text(owns, protect))]);
+        if held.is_empty() {
+            ran.expect(0);
+            continue;
+        }
+        ran.expect(5);
+        let card = card(&world);
+        assert_eq!((card["kind"].as_str(), card["paths"].clone()), (Some("protected"), held.into()), "{card:#}");
+        world.sandbox(&["board", "approve", card["id"].as_str().unwrap()]).expect(0);
+        world.sandbox(&["merge"]).expect(0);
+        world.sandbox(&["land"]).expect(0);
+        assert_eq!(world.git(&["show", "main:.gitattributes"]), "* merge=union");
+    }
+}
