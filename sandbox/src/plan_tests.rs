@@ -401,3 +401,32 @@ fn keeps_its_word(policy: &Policy, plan: &Enforcement) {
         }
     }
 }
+
+#[test]
+fn the_plan_of_an_agent_without_namespaces() {
+    let host = Host { obstacle: Some(Obstacle::AppArmor), kill_group: Some("/sys/fs/cgroup/u".into()), ..ROOT };
+    let policy = agent().mask("/h/u/.cargo/bin/token").may_lack(Layer::Namespaces);
+    let expected = "\
+leave groups and keyring
+kill group in /sys/fs/cgroup/u
+adopt orphans
+link /h/u/state/.private/a/home/.cargo/bin -> /h/u/.cargo/bin
+drop capabilities
+no new privileges
+init unreadable
+limit core 0
+landlock 7, scopes, no tcp, write only /dev/full /dev/null /dev/random /dev/tty /dev/urandom /dev/zero \
+/h/u/state/.private/a/git /h/u/state/.private/a/home /h/u/state/.private/a/tmp /h/u/state/a, \
+read only /bin /etc /gnu /h/u/.cargo/bin /h/u/repo/.git/objects /lib /lib32 /lib64 /libx32 /nix /opt /proc \
+/run/current-system /sbin /snap /sys /usr, \
+but not /dev/shm /h/u /h/u/.cargo/bin/token /h/u/repo /h/u/state /run /tmp /var/tmp
+metadata by init, only /h/u/state/.private/a/git /h/u/state/.private/a/home /h/u/state/.private/a/tmp /h/u/state/a
+no sockets
+seccomp
+";
+    assert_eq!(text(&policy, &host), expected);
+    let networked = text(&policy.clone().network(Network::Host), &Host { landlock: Some(4), ..host.clone() });
+    assert!(networked.contains("landlock 4, write only") && networked.contains("\nsockets of the network only\n"));
+    // Nothing of it holds where namespaces are there.
+    assert_eq!(text(&policy, &ROOT), text(&agent().mask("/h/u/.cargo/bin/token"), &ROOT));
+}

@@ -216,7 +216,6 @@ impl SandboxKeys {
                 disk: self.disk.or(defaults.limits.disk),
                 file_size: self.file_size.or(defaults.limits.file_size),
             },
-            ..defaults.clone()
         }
     }
 }

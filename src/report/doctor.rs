@@ -38,8 +38,8 @@ pub enum CheckState {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What: `git`, `sandbox`, `landlock`, `seccomp`, `limits`, `worktrees`, `repository`, `commit`, `place`, `state`, `attributes`, `sockets`,
-    /// `home`.
+    /// What: `git`, `sandbox`, `degraded`, `landlock`, `seccomp`, `limits`, `worktrees`, `repository`, `commit`, `place`,
+    /// `state`, `attributes`, `sockets`, `home`.
     pub name: &'static str,
     /// How it went.
     pub state: CheckState,

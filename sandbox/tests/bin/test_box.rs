@@ -44,7 +44,8 @@ fn main() {
         ["threads"] => threads(),
         ["stray", behaviour, mark] => stray(behaviour, mark),
         ["signal", pid] => signal(pid),
-        ["hop", mark] => hop(mark),
+        ["hop", mark] => hop(mark, HOPS),
+        ["hop", mark, left] => left.parse().map_err(Into::into).and_then(|left| hop(mark, left)),
         ["write-on", path] => write_on(path),
         ["without-namespaces"] => without_namespaces(&["probe"]),
         ["without-namespaces", rest @ ..] => without_namespaces(rest),
@@ -129,13 +130,19 @@ fn new_user_namespace() -> Outcome {
     Ok("made".to_owned())
 }
 
-/// Forks away for ever: each process leaves its session, starts the next and ends. TERM does nothing to it.
-fn hop(mark: &str) -> Outcome {
+/// How often a hopper hops: for longer than any box lets it, and not for ever where a test goes wrong.
+const HOPS: u32 = 2000;
+
+/// Forks away: each process leaves its session, starts the next and ends. TERM does nothing to it.
+fn hop(mark: &str, left: u32) -> Outcome {
+    let Some(left) = left.checked_sub(1) else {
+        return Ok("landed".to_owned());
+    };
     let mut term = nix::sys::signal::SigSet::empty();
     term.add(nix::sys::signal::Signal::SIGTERM);
     term.thread_block()?;
     let _ = nix::unistd::setsid();
-    Command::new("/proc/self/exe").args(["hop", mark]).spawn()?;
+    Command::new("/proc/self/exe").args(["hop", mark, &left.to_string()]).spawn()?;
     std::process::exit(0);
 }
 

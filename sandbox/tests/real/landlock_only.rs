@@ -632,3 +632,23 @@ async fn a_private_place_may_lie_anywhere() {
     let ran = sh(&bench, &policy, "ls /usr/share; ls /usr/bin > /dev/null && echo bin").await;
     assert!(ran.out.contains("denied") && ran.out.ends_with("bin\n"), "{ran:?}");
 }
+
+#[tokio::test]
+async fn a_crowd_that_forks_away_is_ended_too() {
+    let bench = Bench::new().await;
+    let bystander = Bystander::new();
+    for (way, host) in hosts(&bench) {
+        let sandbox = start(&Enforcement::plan(&policy(&bench), &host).unwrap(), &bench).await;
+        let mark = mark(&bench, &format!("{way}-crowd"));
+        let text = script(&format!("for n in $(seq 30); do /run/helper hop {mark} & done; echo up; read go; exit 0"));
+        let mut child = soon(sandbox.spawn(shell(&text).stdin(Stdio::Piped).stdout(Stdio::Piped))).await.unwrap();
+        assert_eq!(line(&mut child).await, "up");
+        let decided = Instant::now();
+        drop(child.stdin.take());
+        let exit = soon(child.wait()).await.unwrap();
+        let took = decided.elapsed();
+        assert_eq!((exit.status, exit.escaped, marked(&mark)), (Status::Exited(0), 0, 0), "{way}: {took:?}");
+        soon(sandbox.shutdown()).await.unwrap();
+    }
+    bystander.lives();
+}
