@@ -165,9 +165,8 @@ mod tests {
             shares = ["lock"]
             after = ["schema"]
             attempts = 2
-            sandbox.limits = { memory = "4GiB", disk = "5GiB", processes = 512, cpu_weight = 50, file_size = "1GiB" }
             turns = [["one"], ["two"]]
-            sandbox = { expose = ["~/data"], expose_rw = ["/opt/x"], nested = false }
+            sandbox = { expose = ["~/data"], expose_rw = ["/opt/x"], nested = false, limits = { memory = "4GiB", disk = "5GiB", processes = 512, cpu_weight = 50, file_size = "1GiB" } }
         "#;
         let (plan, _) = load("plan.toml", plan).unwrap();
         insta::assert_snapshot!(render(&Preview::new(&plan), Look::PLAIN), @r"
