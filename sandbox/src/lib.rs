@@ -82,7 +82,8 @@
 //!   returns when nothing is left.
 //! - **Nothing of the host can be written** but the working directory, the private directories and what the policy exposes
 //!   writable; neither contents nor metadata. That is so when root runs the box too: the user inside is never 0, has no
-//!   capability, and the parts of `/proc` where file modes alone would protect the host are read-only.
+//!   capability, and the parts of `/proc` where file modes alone would protect the host are read-only (but not in a box for
+//!   nesting that an ordinary user starts, where file modes do).
 //! - **What is hidden is gone**, with the sockets in it. The policy's check refuses one path that would show what another
 //!   hides.
 //! - **What a command gets is counted:** its three streams, the environment given, a session and a session keyring of its own,
