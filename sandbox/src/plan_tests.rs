@@ -395,6 +395,7 @@ fn the_plan_of_an_agent_without_namespaces() {
     let host = Host { obstacle: Some(Obstacle::AppArmor), kill_group: Some("/sys/fs/cgroup/u".into()), ..ROOT };
     let policy = agent().mask("/h/u/.cargo/bin/token").may_lack(Layer::Namespaces);
     let expected = "\
+kill first, score 500
 leave groups and keyring
 kill group in /sys/fs/cgroup/u
 adopt orphans
