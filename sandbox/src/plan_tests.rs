@@ -412,6 +412,7 @@ but not /dev/shm /h/u /h/u/.cargo/bin/token /h/u/repo /h/u/state /run /tmp /var/
 metadata by init, only /h/u/state/.private/a/git /h/u/state/.private/a/home /h/u/state/.private/a/tmp /h/u/state/a
 no sockets
 seccomp
+watch the machine's memory and disk
 ";
     assert_eq!(text(&policy, &host), expected);
     let networked = text(&policy.clone().network(Network::Host), &Host { landlock: Some(4), ..host.clone() });
