@@ -407,6 +407,7 @@ fn the_plan_of_an_agent_without_namespaces() {
     let host = Host { obstacle: Some(Obstacle::AppArmor), kill_group: Some("/sys/fs/cgroup/u".into()), ..ROOT };
     let policy = agent().mask("/h/u/.cargo/bin/token").may_lack(Layer::Namespaces);
     let expected = "\
+kill first, score 500
 leave groups and keyring
 kill group in /sys/fs/cgroup/u
 adopt orphans
@@ -423,6 +424,7 @@ but not /dev/shm /h/u /h/u/.cargo/bin/token /h/u/repo /h/u/state /run /tmp /var/
 metadata by init, only /h/u/state/.private/a/git /h/u/state/.private/a/home /h/u/state/.private/a/tmp /h/u/state/a
 no sockets
 seccomp
+watch the machine's memory and disk
 ";
     assert_eq!(text(&policy, &host), expected);
     let networked = text(&policy.clone().network(Network::Host), &Host { landlock: Some(4), ..host.clone() });

@@ -187,6 +187,12 @@ fn without_leave_nothing_is_begun() {
     }
     let ran = Machine::NamespacesOff.sandbox(&world, &["run", &path, "--json"]).expect(4).json();
     assert_eq!(ran["error"]["hints"].as_array().unwrap().len(), 2, "{ran:#}");
+    // What could only be pretended is refused with the flag too.
+    let listed = PLAN.replace("[verify]", "[sandbox]\nnetwork = { allow = [\"example.org:443\"] }\n[verify]");
+    let listed = ["run", &plan(&world, &listed), "--allow-degraded=namespaces"];
+    let ran = Machine::NamespacesOff.sandbox(&world, &listed).expect(4);
+    assert!(ran.stderr.contains("cannot be kept in: a list of allowed addresses"), "{ran:?}");
+    assert!(!world.store().exists());
     for wrong in ["all", "landlock", "policy", ""] {
         let ran = world.sandbox(&["run", &path, &format!("--allow-degraded={wrong}")]).expect(2);
         assert!(ran.stderr.contains("namespaces"), "{ran:?}");
