@@ -44,8 +44,7 @@ pub struct ControlGroups {
 impl ControlGroups {
     /// Looks for places, the best first. That a process can be moved there is still to be tried.
     pub(crate) fn find() -> Vec<Self> {
-        let read = |path: &str| std::fs::read(path).unwrap_or_default();
-        Self::among(&candidates(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo")))
+        Self::among(&places())
     }
 
     /// Those of the candidates where a group can be made that bounds something. Of those that bound as much, the first.
@@ -80,7 +79,13 @@ impl ControlGroups {
     }
 }
 
-/// The program's own group and all above it, as folders.
+/// The program's own group, and all above it.
+pub(crate) fn places() -> Vec<PathBuf> {
+    let read = |path: &str| std::fs::read(path).unwrap_or_default();
+    candidates(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+}
+
+/// The same, from what the kernel says.
 fn candidates(own: &[u8], mounts: &[u8]) -> Vec<PathBuf> {
     let own = lines(own).find_map(|line| line.strip_prefix(b"0::")).map(|path| PathBuf::from(OsStr::from_bytes(path)));
     let Some(own) = own.filter(|own| own.is_absolute() && !own.components().any(|part| part == Component::ParentDir))
@@ -126,7 +131,7 @@ fn unescaped(field: &[u8]) -> PathBuf {
 }
 
 /// A name that no other process gives, nor this one twice.
-fn own_name() -> String {
+pub(crate) fn own_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();
     let start = start_time(pid).unwrap_or(0);
@@ -154,7 +159,7 @@ fn is_left_over(name: &OsStr) -> bool {
 }
 
 /// Removes what programs that are gone have left. The kernel removes no group that has a process in it.
-fn remove_left_overs(parent: &Path) {
+pub(crate) fn remove_left_overs(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         if is_left_over(&entry.file_name()) {
             remove(&entry.path());

@@ -1,7 +1,7 @@
 //! Finding out what this machine can do, by doing it: an empty box is started, the canary is run in it, and it is ended.
 
 use crate::canary;
-use crate::cgroup::ControlGroups;
+use crate::cgroup::{self, ControlGroups};
 use crate::command::Command;
 use crate::error::StartError;
 use crate::filter;
@@ -10,7 +10,6 @@ use crate::host::{self, Host, Kernel, Obstacle, Settings};
 use crate::landlock_only;
 use crate::launch::Launcher;
 use crate::plan::Enforcement;
-use crate::reach::KillGroup;
 use crate::sandbox::Sandbox;
 use crate::sys;
 use crate::wire::Status;
@@ -92,7 +91,7 @@ async fn starts(host: &Host, launcher: &Launcher) -> bool {
 /// What a machine can do that has no namespaces.
 async fn without_namespaces(offered: Host, launcher: &Launcher) -> Host {
     let holds = async |host: &Host| confines(host, launcher).await == Ok(true);
-    let mut host = Host { kill_group: KillGroup::parent(), ..offered };
+    let mut host = Host { kill_group: cgroup::places().into_iter().next(), ..offered };
     if holds(&host).await {
         return host;
     }

@@ -17,6 +17,7 @@
 //! to the adopter, where they are found at once, as its own children, and cannot be mistaken. And killing is sure to keep a
 //! process from forking again, while another may continue one that is stopped.
 
+use crate::cgroup;
 use crate::sys;
 use nix::libc;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus};
@@ -88,7 +89,11 @@ impl Family {
     pub(crate) fn members(&self) -> io::Result<Vec<Pid>> {
         match self {
             Self::Namespace(_) => Ok(numbers()?.filter(|pid| *pid != Pid::from_raw(1)).collect()),
-            Self::Descendants(own) => Ok(descendants_of(own.top)?.into_iter().map(|member| member.pid).collect()),
+            Self::Descendants(own) => {
+                let mut members = Vec::new();
+                each_descendant(own.top, |member| members.push(member.pid))?;
+                Ok(members)
+            }
         }
     }
 
@@ -159,10 +164,7 @@ impl Descendants {
         let Some(signal) = Signal::from_named_raw(signal) else {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         };
-        for member in descendants_of(self.top)? {
-            member.signal(signal);
-        }
-        Ok(())
+        each_descendant(self.top, |member| member.signal(signal))
     }
 
     pub(crate) fn sweep(&self, collect: &mut dyn FnMut(Pid, WaitStatus) -> bool) -> io::Result<Sweep> {
@@ -174,7 +176,7 @@ impl Descendants {
         for round in 0_u32.. {
             self.group.iter().for_each(KillGroup::kill);
             if round % WIDE == 1 {
-                descendants_of(self.top)?.iter().for_each(|member| member.signal(Signal::KILL));
+                each_descendant(self.top, |member| member.signal(Signal::KILL))?;
             }
             children_of_this()?.iter().for_each(|child| child.signal(Signal::KILL));
             loop {
@@ -185,7 +187,9 @@ impl Descendants {
                 }
             }
             if begun.elapsed() > PATIENCE {
-                sweep.escaped = u32::try_from(descendants_of(self.top)?.len()).unwrap_or(u32::MAX).max(1);
+                let mut left = 0_u32;
+                each_descendant(self.top, |_| left = left.saturating_add(1))?;
+                sweep.escaped = left.max(1);
                 return Ok(sweep);
             }
             // One that was killed needs the processor to end.
@@ -232,22 +236,25 @@ fn children_of_this() -> io::Result<Vec<Member>> {
     Ok(numbers()?.filter(|pid| parent_of(*pid) == Some(own)).filter_map(held).collect())
 }
 
-/// The processes that descend from `top`, each seen to do so after a handle on it was taken.
-fn descendants_of(top: Pid) -> io::Result<Vec<Member>> {
-    let parents: HashMap<Pid, Pid> = numbers()?.filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
-    let seems = |pid: &Pid| {
-        let mut at = *pid;
-        // No chain is longer than there are processes, be it a circle made of numbers that were used again.
-        (0..parents.len()).any(|_| {
-            parents.get(&at).is_some_and(|parent| std::mem::replace(&mut at, *parent) != top && *parent == top)
-        })
-    };
-    Ok(parents
-        .keys()
-        .filter(|pid| seems(pid))
-        .filter_map(|pid| Member::hold(*pid))
-        .filter(|it| descends(it.pid, top))
-        .collect())
+/// Shows each process that descends from `top`, seen to do so after a handle on it was taken. One handle at a time: there may
+/// be more processes than a process may have files.
+fn each_descendant(top: Pid, mut show: impl FnMut(&Member)) -> io::Result<()> {
+    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    for pid in numbers()? {
+        if let Some(parent) = parent_of(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let (mut found, mut open) = (Vec::new(), vec![top]);
+    while let Some(next) = open.pop() {
+        // Taken out, so that a circle made of numbers that were used again comes to an end.
+        for child in children.remove(&next).unwrap_or_default() {
+            found.push(child);
+            open.push(child);
+        }
+    }
+    found.into_iter().filter_map(Member::hold).filter(|it| descends(it.pid, top)).for_each(|it| show(&it));
+    Ok(())
 }
 
 /// Whether the process with this number descends from `top`, which lives.
@@ -318,9 +325,6 @@ pub(crate) fn collect_one(flags: WaitPidFlag) -> io::Result<Collected> {
     }
 }
 
-/// What the names of control groups begin with; the number of the outer process follows.
-const PREFIX: &str = "sandbox-";
-
 /// A control group of a box's own, which the kernel kills as one.
 #[derive(Clone, Debug)]
 pub(crate) struct KillGroup {
@@ -328,26 +332,10 @@ pub(crate) struct KillGroup {
 }
 
 impl KillGroup {
-    /// The control group of this process, in which one could be made if the kernel and the machine allow it.
-    pub(crate) fn parent() -> Option<PathBuf> {
-        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let own = own.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
-        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        mounts.lines().find_map(|line| {
-            let (before, after) = line.split_once(" - ")?;
-            let mut fields = before.split(' ').skip(3);
-            let (root, point) = (fields.next()?, fields.next()?);
-            let below = Path::new(&own).strip_prefix(root).ok()?;
-            let folder = if below.as_os_str().is_empty() { PathBuf::from(point) } else { Path::new(point).join(below) };
-            (after.starts_with("cgroup2 ") && folder.is_dir()).then_some(folder)
-        })
-    }
-
     /// A new one in `parent`, with a name that nobody else has.
     pub(crate) fn make(parent: &Path) -> io::Result<Self> {
-        Self::clear(parent);
-        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let folder = parent.join(format!("{PREFIX}{}-{}", Pid::this(), now.as_nanos()));
+        cgroup::remove_left_overs(parent);
+        let folder = parent.join(cgroup::own_name());
         fs::create_dir(&folder)?;
         let group = Self { folder };
         // Older kernels have none.
@@ -356,17 +344,6 @@ impl KillGroup {
             Err(error) => {
                 group.remove();
                 Err(error)
-            }
-        }
-    }
-
-    /// Removes those that nobody was left to remove: the process they are named after is gone. One with members stays.
-    fn clear(parent: &Path) {
-        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
-            if owner.is_some_and(|(pid, _)| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()) {
-                let _ = rustix::fs::rmdir(entry.path());
             }
         }
     }
