@@ -48,7 +48,16 @@ fn carry_out(site: &Site, runs: &[RunDir], planned: &[Item], args: &CleanArgs) -
     for run in runs {
         let mine: Vec<Item> = planned.iter().filter(|item| item.run == *run.id()).cloned().collect();
         if mine.iter().any(|item| item.action == Action::Remove) {
-            done.extend(runtime.block_on(apply(site, run, mine, &args.degraded.layers()))?);
+            done.extend(match runtime.block_on(apply(site, run, mine.clone(), &args.degraded.layers())) {
+                Ok(items) => items,
+                // What was asked for by name and cannot be is an error; else the other runs are not to suffer for this one.
+                Err(error) if !args.runs.is_empty() => return Err(error.into()),
+                Err(error) => {
+                    let reason = format!("its run could not be gone through: {error}");
+                    let kept = |item| Item { action: Action::Keep, reason: reason.clone(), ..item };
+                    mine.into_iter().map(kept).collect()
+                }
+            });
         } else {
             done.extend(mine);
         }

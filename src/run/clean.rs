@@ -70,8 +70,8 @@ pub fn plan(site: &Site, runs: &[RunDir], named: bool) -> Result<Vec<Item>, Erro
         let Some(folder) = runs.iter().find(|folder| *folder.id() == run) else { continue };
         let bytes = trash::size(place.worktree())?.bytes + trash::size(place.private())?.bytes;
         let (owner, (action, reason)) = match occupant {
-            Occupant::Agent { name, .. } => (name.to_string(), judge(folder, named)?),
-            Occupant::Verify => ("verify".to_owned(), judge(folder, named)?),
+            Occupant::Agent { name, .. } => (name.to_string(), judge(folder, named)),
+            Occupant::Verify => ("verify".to_owned(), judge(folder, named)),
             // What a person does by hand is in no snapshot.
             Occupant::Card(card) => {
                 let next = format!("`sandbox board resolve {card} --done` or `--discard`");
@@ -83,7 +83,14 @@ pub fn plan(site: &Site, runs: &[RunDir], named: bool) -> Result<Vec<Item>, Erro
     Ok(items)
 }
 
-fn judge(run: &RunDir, named: bool) -> Result<(Action, String), Error> {
+/// A run whose record cannot be read keeps its own worktrees, and nobody else's.
+fn judge(run: &RunDir, named: bool) -> (Action, String) {
+    judge_by_record(run, named).unwrap_or_else(|error| {
+        (Action::Keep, format!("it cannot be told how the run stands: {}", with_causes(&error)))
+    })
+}
+
+fn judge_by_record(run: &RunDir, named: bool) -> Result<(Action, String), Error> {
     if run_lock_state(run)?.is_held() {
         return Ok((Action::Keep, "the run is at work".to_owned()));
     }

@@ -614,3 +614,26 @@ fn state_of_a_newer_version_is_read_and_never_written() {
     assert!(seen.stderr.contains("9999"), "{seen:?}");
     assert_eq!((files(&world), world.git(&["for-each-ref"])), (before, refs));
 }
+
+/// A damaged record of one run: its worktree stays and is named, those of others go.
+#[test]
+fn cleaning_up_goes_round_a_damaged_run() {
+    let world = World::new();
+    let text = |name: &str| {
+        format!("[run]\nname = \"{name}\"\n[agents.a]\nowns = [\"docs/**\"]\nrun = [\"sh\", \"-c\", \"exit 0\"]\n")
+    };
+    for name in ["broken", "sound"] {
+        fs::write(world.home().join(format!("{name}.toml")), text(name)).unwrap();
+        let file = world.home().join(format!("{name}.toml")).display().to_string();
+        drop(world.sandbox(&["run", &file]));
+    }
+    let journal = world.store().join("runs/broken-1/journal.jsonl");
+    let whole = fs::read_to_string(&journal).unwrap();
+    fs::write(&journal, whole.replacen("\"seq\":2", "\"seq\":7", 1)).unwrap();
+    let planned = world.sandbox(&["clean", "--dry-run"]).expect(0).stdout;
+    assert!(planned.contains("broken-1") && planned.contains("cannot be told"), "{planned}");
+    world.sandbox(&["clean"]).expect(0);
+    assert!(worktree_file(&world, "broken-1--a").exists());
+    let refused = world.sandbox(&["clean", "broken-1"]);
+    assert!(matches!(refused.code, Some(0 | 8)) && worktree_file(&world, "broken-1--a").exists(), "{refused:?}");
+}
