@@ -7,7 +7,7 @@ use super::command::{Access, Command, Input};
 use super::conflict::Conflict;
 use super::error::Error;
 use super::index_file::copy_index;
-use super::merge::PINNED;
+use super::merge::{PINNED, merge_drivers};
 use super::objects::{Blob, Entry, ModeKind};
 use super::quarantine::Quarantine;
 use super::repository::{Repository, parsed};
@@ -108,22 +108,39 @@ impl Repository {
     }
 
     /// A folder with `ours` checked out and the merge of `theirs` under way in it, as `git merge` leaves one that
-    /// conflicts. The caller holds the repository's lock while [`Self::add_worktree`] is called.
-    pub fn begin_merge(&self, added: &Added, theirs: &CommitId) -> Result<(), Error> {
+    /// conflicts. As in previews, no merge driver of the user's settings runs over what agents made, and merge attributes are
+    /// those of `target`. The caller holds the repository's lock while [`Self::add_worktree`] is called.
+    pub fn begin_merge(&self, added: &Added, theirs: &CommitId, target: &CommitId) -> Result<(), Error> {
         self.fill_worktree(added, Fill::Checkout { workers: 0 })?;
         let mut command = self.unfiltered(&added.path, "merge")?;
+        if self.git().has_attr_source() {
+            command = command.global(format!("--attr-source={target}"));
+        }
         for (key, value) in PINNED {
             command = command.config(key, value);
+        }
+        for driver in merge_drivers(self)? {
+            command = command.config(driver, "false");
         }
         let output = command
             .config("rerere.enabled", "false")
             .args(["--no-commit", "--no-ff", "--no-edit", "--no-autostash", "--no-verify", theirs.as_str()])
             .run()?;
-        match output.code() {
-            // It conflicts, which is what it is here for.
-            Some(0 | 1) => Ok(()),
-            Some(_) | None => Err(output.failure()),
+        // It conflicts, which is what it is here for. The exit code says the same where it could not be begun.
+        if self.is_merging(&added.path, &added.admin_dir, theirs)? { Ok(()) } else { Err(output.failure()) }
+    }
+
+    /// Whether the merge of `theirs` is under way in such a folder, or has been committed there.
+    pub fn is_merging(&self, folder: &Path, admin_dir: &Path, theirs: &CommitId) -> Result<bool, Error> {
+        let under_way = admin_dir.join("MERGE_HEAD");
+        match std::fs::read_to_string(&under_way) {
+            Ok(commits) => return Ok(commits.lines().any(|commit| commit == theirs.as_str())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(source) => return Err(Error::File { doing: "read", path: under_way, source }),
         }
+        let head = self.within(folder, Access::Read, "rev-parse").args(["--verify", "HEAD^{commit}"]).success()?;
+        let head: CommitId = parsed(head.what(), head.line()?)?;
+        Ok(self.load_commit(&head)?.parents.contains(theirs))
     }
 
     /// What [`Self::begin_merge`] needs of a worktree.

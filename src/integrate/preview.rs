@@ -482,7 +482,12 @@ impl Walk<'_, '_> {
         for card in cards {
             match self.question.facts.state.answer(&card.id) {
                 Some(Answer { kind: AnswerKind::Dismissed, .. }) => return Undecided::SetAside(card.id),
-                Some(Answer { kind: AnswerKind::Approved, by, .. }) => terms.approved_by = Some(by.clone()),
+                Some(Answer { kind: AnswerKind::Approved, by, .. }) => {
+                    // Of a protected path that the contract covers, it was kept all the same.
+                    if card.kind == CardKind::Scope {
+                        terms.approved_by.insert(by.clone());
+                    }
+                }
                 Some(Answer { kind: AnswerKind::Resolved, .. }) | None => open.push(card),
             }
         }

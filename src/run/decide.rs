@@ -54,6 +54,8 @@ struct Matter<'a> {
     card: &'a Card,
     sides: &'a Sides,
     conflict: Conflict,
+    /// The commit that merge attributes are taken from.
+    target: CommitId,
 }
 
 impl Desk {
@@ -64,6 +66,11 @@ impl Desk {
         let (writer, opened) = JournalWriter::open(run, lock, site.clock.clone())?;
         let recorder = Recorder::new(writer, &opened.events, Box::new(Quiet));
         Ok(Self { site, recorder })
+    }
+
+    /// How many cards wait.
+    pub fn open_cards(&self) -> usize {
+        self.recorder.state().open_cards().count()
     }
 
     /// Lets what a card holds be merged.
@@ -154,15 +161,16 @@ impl Desk {
     pub fn edit(&self, card: &CardId) -> Result<(PathBuf, bool), Error> {
         let card = self.open_card(card, AnswerKind::Resolved)?;
         let place = self.place(&card.id);
+        let matter = self.matter(&card)?;
         if place.worktree().symlink_metadata().is_ok() {
+            self.require_merging(&matter)?;
             return Ok((place.worktree().to_owned(), false));
         }
-        let matter = self.matter(&card)?;
         let sides = [&matter.sides.ours, &matter.sides.theirs];
         let reason = format!("sandbox {} card {}", self.recorder.run().id(), card.id);
         // What a program that died left of one.
         remove(&self.site.repository, &self.site.state, &place)?;
-        merge_by_hand(&self.site.repository, &self.site.state, &place, sides, &reason)?;
+        merge_by_hand(&self.site.repository, &self.site.state, &place, sides, &matter.target, &reason)?;
         Ok((place.worktree().to_owned(), true))
     }
 
@@ -170,7 +178,7 @@ impl Desk {
     pub fn done(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
         let card = self.open_card(card, AnswerKind::Resolved)?;
         let matter = self.matter(&card)?;
-        let (place, admin_dir) = self.folder_of(&card)?;
+        let (place, admin_dir) = self.require_merging(&matter)?;
         let repository = &self.site.repository;
         let unmerged = repository.load_unmerged(place.worktree())?;
         let tree = repository.load_merged_by_hand(place.worktree(), &admin_dir)?;
@@ -218,6 +226,22 @@ impl Desk {
         }
     }
 
+    /// The folder in which a conflict is merged by hand, if it still is: a folder that was left half made, or in which the
+    /// merge was given up, would pass for one side's content.
+    fn require_merging(&self, matter: &Matter<'_>) -> Result<(Workplace, PathBuf), Error> {
+        let (place, admin_dir) = self.folder_of(matter.card)?;
+        if self.site.repository.is_merging(place.worktree(), &admin_dir, &matter.sides.theirs)? {
+            return Ok((place, admin_dir));
+        }
+        let why = format!(
+            "the merge is not under way in `{}` any more: remove it, `sandbox board resolve {} --discard`, and begin anew \
+             with --edit",
+            place.worktree().display(),
+            matter.card.id
+        );
+        Err(refused(&matter.card.id, AnswerKind::Resolved, why))
+    }
+
     fn known_card(&self, card: &CardId) -> Result<Card, Error> {
         let state = self.recorder.state();
         let known = state.cards.into_iter().find(|known| known.id == *card);
@@ -247,10 +271,11 @@ impl Desk {
         };
         let state = self.recorder.state();
         let onto = state.candidate.map(|it| it.head.onto).or_else(|| Some(state.started?.base));
-        let merger = Merger::new(&self.site.repository, &onto.unwrap_or_else(|| sides.ours.clone()))?;
+        let target = onto.unwrap_or_else(|| sides.ours.clone());
+        let merger = Merger::new(&self.site.repository, &target)?;
         match merger.preview(&sides.ours, &sides.theirs)? {
             Preview::Conflict(conflict) if conflict.fingerprint == card.fingerprint => {
-                Ok(Matter { card, sides, conflict })
+                Ok(Matter { card, sides, conflict, target })
             }
             Preview::Conflict(_) | Preview::Clean { .. } => {
                 Err(refused("git sees it otherwise now: `sandbox merge` makes the cards anew"))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sandbox::Layer;
 
 use super::agents::{Crew, Seat, load_workspaces};
-use super::coordinator::{Report, close_on_fault};
+use super::coordinator::{Report, close_on_fault, require_secrets};
 use super::error::Error;
 use super::finish::Finish;
 use super::isolation;
@@ -181,6 +181,7 @@ impl Reopened {
         let state = self.recorder.state();
         let known = state.agent(agent).ok_or_else(|| no_agent(&state, agent.as_str()))?;
         let first = tokio::task::block_in_place(|| crew.next_attempt(known))?;
+        require_secrets(&crew.site, std::iter::once(&task.sandbox))?;
         let story_id = agent.to_string();
         let invocation = Some(crate::store::process::current()?);
         let enter = StageEnter { story_id, stage: Stage::Prepare, invocation };

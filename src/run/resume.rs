@@ -8,8 +8,9 @@
 //! Each step looks at what is there first, so that nothing is done twice, and a death during `resume` is like any other.
 
 use super::agents::{Opening, run_all};
-use super::coordinator::{Report, close_on_fault};
+use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, require_secrets};
 use super::error::Error;
+use super::isolation;
 use super::reopen::{NeverBegun, Reopened};
 use crate::integrate::{Settled, settle};
 use crate::model::AttemptOutcome;
@@ -28,12 +29,26 @@ impl Reopened {
 
     async fn do_resume(&self) -> Result<Report, Error> {
         let before = self.state();
-        if let Some(in_the_way) = tokio::task::block_in_place(|| self.settle_claims(&before))? {
+        let boxes = isolation::boxes(self.plan()).map(|(_, settings)| settings);
+        require_secrets(&self.crew().site, boxes)?;
+        for text in open_networks(self.plan()) {
+            self.recorder().warn(&text);
+        }
+        let clock = self.plan().timeout.map(|limit| end_in_time(self.signals(), limit.unsigned_abs()));
+        let report = self.go_on(&before).await;
+        if let Some(clock) = clock {
+            clock.abort();
+        }
+        report
+    }
+
+    async fn go_on(&self, before: &RunState) -> Result<Report, Error> {
+        if let Some(in_the_way) = tokio::task::block_in_place(|| self.settle_claims(before))? {
             return self.finish().refuse(in_the_way);
         }
         self.close_interrupted(NeverBegun::GoesOn).await?;
         let state = self.state();
-        let came_to_its_end = came_to_its_end(&before);
+        let came_to_its_end = came_to_its_end(before);
         let jobs = state.started.as_ref().map_or(1, |started| started.jobs);
         run_all(self.crew(), jobs, |task| match state.agent(&task.name) {
             Some(agent) => opening(agent, task.attempts, came_to_its_end),
@@ -83,6 +98,8 @@ fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool) -> Opening 
             Opening::Ended { can_be_built_on: finished.outside_since_fork.is_empty() }
         }
         AttemptOutcome::Interrupted => Opening::GoOn { attempts: left.max(1) },
+        // Nothing of it has run; what the machine lacked then may be there now.
+        AttemptOutcome::SandboxRefused if !came_to_its_end => Opening::GoOn { attempts: left.max(1) },
         AttemptOutcome::Failed
         | AttemptOutcome::TimedOut
         | AttemptOutcome::Idle
@@ -157,6 +174,7 @@ mod tests {
                 let expected = match outcome {
                     O::Completed | O::NoChanges => Opening::Ended { can_be_built_on: true },
                     O::Interrupted => Opening::GoOn { attempts },
+                    O::SandboxRefused if !ended => Opening::GoOn { attempts },
                     O::Blocked => Opening::WasBlocked,
                     O::Failed | O::TimedOut | O::Idle | O::OutputLimit | O::Limit if attempts == 3 && !ended => {
                         Opening::GoOn { attempts: 2 }

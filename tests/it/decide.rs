@@ -282,3 +282,46 @@ run = ["sh", "-ec", "echo '* merge=union' > .gitattributes; mkdir -p tests/gate 
         assert_eq!(world.git(&["show", "main:.gitattributes"]), "* merge=union");
     }
 }
+
+/// The user's own merge drivers are commands: they do not run over what agents made, in the folder of an edit either.
+#[test]
+fn no_driver_of_the_users_runs_over_an_edit() {
+    let world = world(CONFLICT);
+    let canary = world.state().join("ran");
+    let driver = format!("touch {}; false", canary.display());
+    world.git(&["config", "merge.mine.driver", &driver]);
+    fs::write(world.repo.join(".git/info/attributes"), "docs/shared merge=mine\n").unwrap();
+    // First without our protection: an ordinary merge runs it.
+    let shown = world.sandbox(&["board", "show", &id(&world), "--json"]).expect(0).json();
+    let side = |name: &str| shown["data"]["sides"][name].as_str().unwrap().to_owned();
+    let folder = world.state().join("merge").display().to_string();
+    world.git(&["worktree", "add", "-q", "--detach", &folder, &side("ours")]);
+    drop(world.try_git(&["-C", &folder, "merge", "-q", &side("theirs")]));
+    assert!(canary.exists(), "the driver would run");
+    world.git(&["worktree", "remove", "--force", &folder]);
+    fs::remove_file(&canary).unwrap();
+    drop(world.sandbox(&["board", "resolve", &id(&world), "--edit"]));
+    assert!(!canary.exists());
+}
+
+/// A folder in which no merge is under way, be it half made or given up, is no resolution.
+#[test]
+fn a_merge_that_was_given_up_is_no_resolution() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+    let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+    world.git(&["-C", &folder, "merge", "--abort"]);
+    for verb in ["--done", "--edit"] {
+        let refused = world.sandbox(&["board", "resolve", &id, verb]).expect(2);
+        assert!(refused.stderr.contains("--discard"), "{verb}: {refused:?}");
+    }
+    world.sandbox(&["board", "resolve", &id, "--discard"]).expect(0);
+    // One that was committed there is one.
+    world.sandbox(&["board", "resolve", &id, "--edit"]).expect(0);
+    fs::write(format!("{folder}/docs/shared"), "from both\n").unwrap();
+    world.git(&["-C", &folder, "add", "docs/shared"]);
+    world.git(&["-C", &folder, "commit", "-qm", "merged"]);
+    world.sandbox(&["board", "resolve", &id, "--done"]).expect(0);
+    assert_eq!(land(&world), "from both");
+}

@@ -151,3 +151,18 @@ fn an_agent_whose_worktree_is_gone_is_named() {
     let refused = world.sandbox(&["resume"]).expect(2);
     assert!(refused.stderr.contains("sandbox retry slow --fresh"), "{refused:?}");
 }
+
+/// What was captured of a turn that was cut short is told like any other.
+#[test]
+fn a_turn_that_was_cut_short_is_part_of_the_progress() {
+    let world = World::new();
+    let going = started(&world, &[]);
+    going.signal(Signal::SIGKILL);
+    drop(going.wait_dead());
+    assert_none_left("sleep 86511");
+    let before = count(&world, "git_progress_change_detected");
+    // The verifier fails, for want of what never began; what was cut short is kept first.
+    drop(world.sandbox(&["merge"]));
+    assert_eq!(count(&world, "git_progress_change_detected"), before + 1);
+    assert_eq!(world.git(&["show", "refs/sandbox/long-1/slow/1.2:docs/slow-half"]), "partial");
+}
