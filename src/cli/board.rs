@@ -63,6 +63,9 @@ pub(super) fn board(args: &BoardArgs, settings: &Settings, printer: &mut Printer
 
 fn resolve(args: &ResolveArgs, asked: Option<&str>, settings: &Settings, printer: &mut Printer) -> Result<(), Error> {
     let why = checked(args.why.as_ref())?;
+    if args.from.as_deref() == Some("") {
+        return Err(Error::new(ErrorKind::Usage, "`--from` names neither a folder nor a commit"));
+    }
     let (desk, run, card) = sit_down(asked, &args.card, settings)?;
     let in_run = |error: crate::run::Error| Error::from(error).in_run(&run);
     if args.edit {

@@ -138,9 +138,7 @@ impl Repository {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(source) => return Err(Error::File { doing: "read", path: under_way, source }),
         }
-        let head = self.within(folder, Access::Read, "rev-parse").args(["--verify", "HEAD^{commit}"]).success()?;
-        let head: CommitId = parsed(head.what(), head.line()?)?;
-        Ok(self.load_commit(&head)?.parents.contains(theirs))
+        Ok(self.load_committed_merge(folder, theirs)?.is_some())
     }
 
     /// What [`Self::begin_merge`] needs of a worktree.
@@ -157,6 +155,24 @@ impl Repository {
         drop(command("add")?.arg("-A").success()?);
         let output = command("write-tree")?.success()?;
         parsed(output.what(), output.line()?)
+    }
+
+    /// Those of the paths that a filter of the user's applies to, as the attributes of `folder` say.
+    pub fn load_filtered(&self, folder: &Path, paths: &[RepoPath]) -> Result<Vec<(RepoPath, String)>, Error> {
+        let input = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        let asked = self.within(folder, Access::Read, "check-attr").args(["-z", "--stdin", "filter"]);
+        let output = asked.input(Input::Bytes(input)).success()?;
+        let fields: Vec<&[u8]> = output.stdout.split(|byte| *byte == 0).collect();
+        let filter = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let found = fields.chunks_exact(3).map(|found| (RepoPath::new(found[0]), filter(found[2])));
+        Ok(found.filter(|(_, filter)| !matches!(filter.as_str(), "unspecified" | "unset")).collect())
+    }
+
+    /// The tree of the commit that was made in such a folder, if the merge of `theirs` was committed there.
+    pub fn load_committed_merge(&self, folder: &Path, theirs: &CommitId) -> Result<Option<TreeId>, Error> {
+        let head = self.within(folder, Access::Read, "rev-parse").args(["--verify", "HEAD^{commit}"]).success()?;
+        let commit = self.load_commit(&parsed(head.what(), head.line()?)?)?;
+        Ok(commit.parents.contains(theirs).then_some(commit.tree))
     }
 
     /// The paths that such a folder's index still has as conflicting.
@@ -192,9 +208,9 @@ pub enum InFolder {
     },
     /// A link and what it points to.
     Link(Vec<u8>),
-    /// Nothing.
+    /// Nothing, or a folder: what is in it has paths of its own.
     Nothing,
-    /// A folder, or something that no tree can hold.
+    /// Something that no tree can hold.
     Other,
 }
 
@@ -215,6 +231,8 @@ pub fn find_in_folder(folder: &Path, path: &RepoPath) -> Result<InFolder, Error>
     } else if about.is_symlink() {
         let target = std::fs::read_link(&at).map_err(Error::file("read", &at))?;
         InFolder::Link(target.into_os_string().into_vec())
+    } else if about.is_dir() {
+        InFolder::Nothing
     } else {
         InFolder::Other
     })

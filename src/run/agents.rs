@@ -178,7 +178,17 @@ impl Crew {
                 let seat = tokio::task::block_in_place(|| match known {
                     Some(known) => self.old_seat(task, known),
                     None => self.prepare(task, 1),
-                })?;
+                });
+                let seat = match seat {
+                    // That one cannot go on keeps none of the others from it.
+                    Err(
+                        error @ (Error::NoWorktree { .. } | Error::WorktreeElsewhere { .. } | Error::NoRetry { .. }),
+                    ) => {
+                        self.not_begun(name, AttemptOutcome::Interrupted, &error.to_string())?;
+                        None
+                    }
+                    other => other?,
+                };
                 let told = if seat.is_some() { "ready" } else { "not possible" };
                 Ok((seat, told.to_owned()))
             })

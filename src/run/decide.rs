@@ -129,6 +129,9 @@ impl Desk {
         let card = self.open_card(card, AnswerKind::Resolved)?;
         let matter = self.matter(&card)?;
         let paths = matter.conflict.paths();
+        if let Some(top) = self.site.repository.top_level() {
+            self.require_unfiltered(&matter, top, "merge by hand with --edit, and commit")?;
+        }
         let mut chosen = Vec::new();
         for path in &paths {
             chosen.push((path.clone(), self.entry_in(&card, folder, path)?));
@@ -181,7 +184,14 @@ impl Desk {
         let (place, admin_dir) = self.require_merging(&matter)?;
         let repository = &self.site.repository;
         let unmerged = repository.load_unmerged(place.worktree())?;
-        let tree = repository.load_merged_by_hand(place.worktree(), &admin_dir)?;
+        // What was committed has gone through the user's own git, filters and all.
+        let tree = match repository.load_committed_merge(place.worktree(), &matter.sides.theirs)? {
+            Some(tree) => tree,
+            None => {
+                self.require_unfiltered(&matter, place.worktree(), "commit the merge there first")?;
+                repository.load_merged_by_hand(place.worktree(), &admin_dir)?
+            }
+        };
         self.require_only_conflicting(&matter, &tree)?;
         let left = repository.load_chosen(&matter.conflict, &matter.conflict.tree)?;
         let chosen = self.site.repository.load_chosen(&matter.conflict, &tree)?;
@@ -203,7 +213,13 @@ impl Desk {
     /// Removes the folder of [`Self::edit`] with what was done in it.
     pub fn discard(&self, card: &CardId) -> Result<PathBuf, Error> {
         let card = self.known_card(card)?;
-        let (place, _) = self.folder_of(&card)?;
+        let place = self.place(&card.id);
+        // Also what a program that died left of one: a folder without an entry, or an entry without its folder.
+        let listed = self.site.repository.load_worktrees()?.iter().any(|worktree| worktree.path == place.worktree());
+        if !listed && place.worktree().symlink_metadata().is_err() {
+            let why = "it is not being merged by hand".to_owned();
+            return Err(refused(&card.id, AnswerKind::Resolved, why));
+        }
         remove(&self.site.repository, &self.site.state, &place)?;
         Ok(place.worktree().to_owned())
     }
@@ -224,6 +240,15 @@ impl Desk {
                 Err(refused(&card.id, AnswerKind::Resolved, why))
             }
         }
+    }
+
+    /// Refuses files as they lie in a folder where the user's settings have them go through a filter on their way into the
+    /// repository: no filter is run here, and what lies there may be what must not be committed.
+    fn require_unfiltered(&self, matter: &Matter<'_>, folder: &Path, instead: &str) -> Result<(), Error> {
+        let filtered = self.site.repository.load_filtered(folder, &matter.conflict.paths())?;
+        let Some((path, filter)) = filtered.first() else { return Ok(()) };
+        let why = format!("`{path}` goes through the filter `{filter}`, which is not run here: {instead}");
+        Err(refused(&matter.card.id, AnswerKind::Resolved, why))
     }
 
     /// The folder in which a conflict is merged by hand, if it still is: a folder that was left half made, or in which the

@@ -226,7 +226,14 @@ impl Reopened {
         self.crew.clear(task, generation)?;
         let branch = self.crew.branch_of(&task.name);
         let stand = match site.repository.load_ref(&branch)?.map(CommitId::from) {
-            None => Place::NewBranch(branch),
+            None => {
+                // Its branch was deleted by other means, and the old worktree still stands on it.
+                if old.admin_dir.is_dir() {
+                    let last = known.last_turn_in(old.place.worktree()).map_or(&old.fork, |(_, turn)| &turn.snapshot);
+                    site.repository.detach_worktree(&old.admin_dir, last)?;
+                }
+                Place::NewBranch(branch)
+            }
             Some(at) => {
                 self.hand_over(&task.name, &branch, old, &at, &fork)?;
                 Place::Branch(branch)

@@ -325,3 +325,56 @@ fn a_merge_that_was_given_up_is_no_resolution() {
     world.sandbox(&["board", "resolve", &id, "--done"]).expect(0);
     assert_eq!(land(&world), "from both");
 }
+
+/// A file that goes through a filter of the user's: what lies in a folder is not what is to be committed.
+#[test]
+fn what_goes_through_a_filter_is_taken_from_a_commit() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    world.git(&["config", "filter.rot.clean", "tr a-z n-za-m"]);
+    world.git(&["config", "filter.rot.smudge", "tr a-z n-za-m"]);
+    fs::write(world.repo.join(".git/info/attributes"), "docs/shared filter=rot\n").unwrap();
+    let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+    let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+    fs::write(format!("{folder}/docs/shared"), "plain\n").unwrap();
+    for arguments in [["--done", ""].as_slice(), &["--from", &folder]] {
+        let given: Vec<&str> = arguments.iter().copied().filter(|argument| !argument.is_empty()).collect();
+        let refused = world.sandbox(&[&["board", "resolve", &id], given.as_slice()].concat()).expect(2);
+        assert!(refused.stderr.contains("filter `rot`"), "{refused:?}");
+    }
+    world.git(&["-C", &folder, "add", "docs/shared"]);
+    world.git(&["-C", &folder, "commit", "-qm", "merged"]);
+    world.sandbox(&["board", "resolve", &id, "--done"]).expect(0);
+    world.sandbox(&["merge"]).expect(0);
+    let landed = world.git(&["cat-file", "blob", "sandbox/duel-1/integration:docs/shared"]);
+    assert_eq!(landed, "cynva", "what the filter makes of it");
+}
+
+/// Cards of two runs have one id: what a card advises names its run.
+#[test]
+fn what_a_card_advises_names_its_run() {
+    let world = world(CONFLICT);
+    let first = id(&world);
+    world.sandbox(&["run", &plan(&world, CONFLICT)]).expect(5);
+    assert_eq!(id(&world), first);
+    let shown = world.sandbox(&["board", "show", &first, "--run", "duel-1"]).expect(0).stdout;
+    for line in shown.lines().filter(|line| line.contains(" sandbox ")) {
+        assert!(line.contains("duel-1"), "{line}");
+    }
+    let refused = world.sandbox(&["board", "resolve", &first, "--from", ""]).expect(2);
+    assert!(refused.stderr.contains("--from"), "{refused:?}");
+}
+
+/// A program that died after the card was closed leaves a folder that nothing needs.
+#[test]
+fn a_folder_whose_card_is_closed_goes() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+    let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+    world.sandbox(&["board", "resolve", &id, "--take", "ours"]).expect(0);
+    fs::remove_dir_all(&folder).unwrap();
+    world.sandbox(&["board", "resolve", &id, "--discard"]).expect(0);
+    assert!(!world.git(&["worktree", "list"]).contains("card."));
+    world.sandbox(&["board", "resolve", &id, "--discard"]).expect(2);
+}
