@@ -185,12 +185,12 @@ impl Desk {
         let repository = &self.site.repository;
         let unmerged = repository.load_unmerged(place.worktree())?;
         // What was committed has gone through the user's own git, filters and all.
-        let tree = match repository.load_committed_merge(place.worktree(), &matter.sides.theirs)? {
-            Some(tree) => tree,
-            None => {
-                self.require_unfiltered(&matter, place.worktree(), "commit the merge there first")?;
-                repository.load_merged_by_hand(place.worktree(), &admin_dir)?
-            }
+        let committed = repository.load_committed_merge(place.worktree(), &matter.sides.theirs)?;
+        let tree = if let Some(tree) = committed {
+            tree
+        } else {
+            self.require_unfiltered(&matter, place.worktree(), "commit the merge there first")?;
+            repository.load_merged_by_hand(place.worktree(), &admin_dir)?
         };
         self.require_only_conflicting(&matter, &tree)?;
         let left = repository.load_chosen(&matter.conflict, &matter.conflict.tree)?;
