@@ -14,7 +14,7 @@
 use crate::check::Placed;
 use crate::form::Form;
 use crate::host::{Host, Kernel, Shortcoming};
-use crate::policy::{Limits, Policy};
+use crate::policy::{Limits, OpenFiles, Policy};
 use crate::refusal::{Layer, Refusal};
 use crate::step::{Resource, Step};
 use serde::{Deserialize, Serialize};
@@ -145,11 +145,13 @@ fn decide(
     if let Some(groups) = groups {
         bounds.outer.push(Step::ControlGroup { parent: groups.parent.clone(), memory, processes, cpu_weight });
     }
-    let asked = [(Resource::FileSize, limits.file_size), (Resource::OpenFiles, limits.open_files)];
-    bounds.command.push(Step::Limit { resource: Resource::Core, value: 0 });
-    bounds
-        .command
-        .extend(asked.into_iter().filter_map(|(resource, value)| Some(Step::Limit { resource, value: value? })));
+    bounds.command.push(Step::limit(Resource::Core, 0));
+    bounds.command.extend(limits.file_size.map(|most| Step::limit(Resource::FileSize, most)));
+    bounds.command.extend(limits.open_files.map(|OpenFiles { soft, hard }| Step::Limit {
+        resource: Resource::OpenFiles,
+        soft,
+        hard,
+    }));
     Ok(bounds)
 }
 
@@ -181,7 +183,7 @@ fn processes(policy: &Policy, host: &Host, bounds: &mut Bounds) -> Result<Option
             bounds.numbers = Some(Step::ProcessNumbers { below });
         }
         ByProcess::Rlimit => {
-            bounds.command.push(Step::Limit { resource: Resource::Processes, value: u64::from(most) + SERVING });
+            bounds.command.push(Step::limit(Resource::Processes, u64::from(most) + SERVING));
         }
     }
     Ok(None)

@@ -195,7 +195,7 @@ pub use launch::Launcher;
 pub use limit::{LimitHit, Limited};
 pub use nix::sys::signal::Signal;
 pub use plan::{Enforcement, id_inside};
-pub use policy::{Access, Expose, Limits, Nesting, Network, Policy, PrivateDir};
+pub use policy::{Access, Expose, Limits, Nesting, Network, OpenFiles, Policy, PrivateDir};
 pub use protection::Protection;
 pub use reach::Reach;
 pub use refusal::{Layer, Refusal};

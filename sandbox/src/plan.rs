@@ -173,7 +173,7 @@ impl Enforcement {
     /// The largest file that a command may write, if that is bounded.
     pub(crate) fn file_size(&self) -> Option<u64> {
         self.steps.iter().find_map(|step| match step {
-            Step::Limit { resource: Resource::FileSize, value } => Some(*value),
+            Step::Limit { resource: Resource::FileSize, hard, .. } => Some(*hard),
             _ => None,
         })
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::host::{Kernel, Obstacle};
-use crate::policy::{Expose, Limits, PrivateDir};
+use crate::policy::{Expose, Limits, OpenFiles, PrivateDir};
 use crate::refusal::Layer;
 
 const ROOT: Host = Host {
@@ -106,7 +106,12 @@ fn what_a_policy_adds() {
         .hostname("parser")
         .mask("/h/u/.cargo/credentials.toml")
         .listen("/run/sandbox/turn.sock")
-        .limits(Limits { file_size: Some(7), open_files: Some(8), scratch: Some(9), ..Limits::default() });
+        .limits(Limits {
+            file_size: Some(7),
+            open_files: Some(OpenFiles { soft: 6, hard: 8 }),
+            scratch: Some(9),
+            ..Limits::default()
+        });
     let (plain, rich) = (text(&agent(), &ROOT), text(&policy, &USER));
     let only = |one: &str, other: &str| -> Vec<String> {
         one.lines().filter(|line| !other.lines().any(|o| o == *line)).map(ToOwned::to_owned).collect()
@@ -124,7 +129,7 @@ fn what_a_policy_adds() {
             "hostname parser",
             "listen /run/sandbox/turn.sock",
             "limit file size 7",
-            "limit open files 8",
+            "limit open files 6, at most 8",
             "seccomp, namespaces allowed",
         ]
     );

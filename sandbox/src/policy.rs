@@ -99,10 +99,23 @@ pub struct Limits {
     pub disk: Option<u64>,
     /// The largest file a process may write, in bytes. One above the inherited limit is lowered to it.
     pub file_size: Option<u64>,
-    /// How many files a process may hold open. One above the inherited limit is lowered to it.
-    pub open_files: Option<u64>,
+    /// How many files a process may hold open.
+    ///
+    /// The kernel lets the processes of one user have no more files on their way through sockets than the one that sends holds
+    /// open at most. Whoever runs boxes should be allowed more open files than the boxes, or one of them can keep the others
+    /// from being set up.
+    pub open_files: Option<OpenFiles>,
     /// Size of each temporary file system of the box, in bytes; 256 MiB if not given.
     pub scratch: Option<u64>,
+}
+
+/// How many files a process may hold open. What is above the inherited limit is lowered to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFiles {
+    /// To begin with.
+    pub soft: u64,
+    /// To what it may raise that.
+    pub hard: u64,
 }
 
 /// What one box may see and do.

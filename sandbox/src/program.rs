@@ -203,8 +203,8 @@ fn prepare(program: &Program<'_>, streams: [OwnedFd; 3], init: Option<&UnixDatag
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
     nix::unistd::chdir(program.cwd.as_os_str()).map_err(|errno| (ChildStage::Directory, errno as i32))?;
     for step in program.enforcement.steps() {
-        if let Step::Limit { resource, value } = step {
-            limit(*resource, *value).map_err(setup)?;
+        if let Step::Limit { resource, soft, hard } = step {
+            limit(*resource, *soft, *hard).map_err(setup)?;
         }
     }
     sys::reset_signals().map_err(setup)?;
@@ -220,7 +220,7 @@ fn prepare(program: &Program<'_>, streams: [OwnedFd; 3], init: Option<&UnixDatag
 }
 
 /// Lowers a limit; one that is lower already stays.
-fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
+fn limit(resource: Resource, soft: u64, hard: u64) -> Result<(), Errno> {
     use nix::sys::resource::{Resource as Kind, getrlimit, setrlimit};
     let kind = match resource {
         Resource::Core => Kind::RLIMIT_CORE,
@@ -228,7 +228,7 @@ fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
         Resource::OpenFiles => Kind::RLIMIT_NOFILE,
         Resource::Processes => Kind::RLIMIT_NPROC,
     };
-    let (_, hard) = getrlimit(kind)?;
-    let value = value.min(hard);
-    setrlimit(kind, value, value)
+    let (_, inherited) = getrlimit(kind)?;
+    let hard = hard.min(inherited);
+    setrlimit(kind, soft.min(hard), hard)
 }

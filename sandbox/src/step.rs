@@ -193,12 +193,19 @@ pub enum Step {
     Limit {
         /// On what.
         resource: Resource,
-        /// How much.
-        value: u64,
+        /// How much to begin with.
+        soft: u64,
+        /// To what a process may raise that.
+        hard: u64,
     },
 }
 
 impl Step {
+    /// A limit that stays as it is.
+    pub(crate) const fn limit(resource: Resource, value: u64) -> Self {
+        Self::Limit { resource, soft: value, hard: value }
+    }
+
     /// Who carries it out.
     pub const fn stage(&self) -> Stage {
         match self {
@@ -282,7 +289,8 @@ impl fmt::Display for Step {
             Self::KillGroup { parent } => write!(f, "kill group in {}", parent.display()),
             Self::Adopt => f.write_str("adopt orphans"),
             Self::Link { target, source } => write!(f, "link {} -> {}", target.display(), source.display()),
-            Self::Limit { resource, value } => write!(f, "limit {resource} {value}"),
+            Self::Limit { resource, soft, hard } if soft == hard => write!(f, "limit {resource} {hard}"),
+            Self::Limit { resource, soft, hard } => write!(f, "limit {resource} {soft}, at most {hard}"),
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A file that a process has open and that has no name any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,11 +48,23 @@ fn threads_of(pid: u32) -> u64 {
     }
 }
 
+/// What the first thread of a process has in its file `name` that is good. They share what is asked about, but one that has
+/// ended has nothing any more; and the first, whose files stand for the process, may end before the others.
+fn of_some_thread(pid: u32, name: &str, is_good: impl Fn(&str) -> bool) -> Option<String> {
+    let first = std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok()?;
+    if is_good(&first) {
+        return Some(first);
+    }
+    let others = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let text = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join(name)).ok();
+    others.filter_map(Result::ok).filter_map(text).find(|text| is_good(text))
+}
+
 /// Private memory of all processes, in bytes.
 pub(crate) fn private(processes: &[u32], page: u64) -> u64 {
     processes
         .iter()
-        .filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/statm")).ok())
+        .filter_map(|pid| of_some_thread(*pid, "statm", |statm| !statm.starts_with("0 ")))
         .map(|statm| {
             let mut fields = statm.split(' ').skip(1).map(|number| number.parse::<u64>().unwrap_or(0));
             let (resident, shared) = (fields.next().unwrap_or(0), fields.next().unwrap_or(0));
@@ -64,7 +76,8 @@ pub(crate) fn private(processes: &[u32], page: u64) -> u64 {
 /// Private memory, that in swap, and what is shared and mapped, of all processes, in bytes.
 pub(crate) fn resident(processes: &[u32]) -> (u64, u64) {
     let mut sums = (0, 0);
-    for status in processes.iter().filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok()) {
+    let has_memory = |status: &str| status.contains("\nVmRSS:");
+    for status in processes.iter().filter_map(|pid| of_some_thread(*pid, "status", has_memory)) {
         let field = |name| status_field(&status, name);
         sums.0 += field("RssAnon:") + field("VmSwap:");
         sums.1 += field("RssShmem:");
@@ -94,20 +107,34 @@ fn segments_of(table: &str) -> u64 {
     lines.map(sum).sum()
 }
 
+/// The open files of a process: those of its first thread, or of the next if that one has ended. A thread that parted from the
+/// files of the others hides its own.
+fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
+    let list = |folder: &Path| std::fs::read_dir(folder)?.map(|file| Ok(file?.path())).collect::<io::Result<Vec<_>>>();
+    let has_ended = |thread: &Path| std::fs::read(thread.join("stat")).is_ok_and(|stat| is_dead(&stat));
+    let first = PathBuf::from(format!("/proc/{pid}"));
+    if !has_ended(&first) {
+        return list(&first.join("fd"));
+    }
+    let threads = list(&first.join("task"))?;
+    threads.iter().find(|thread| !has_ended(thread)).map_or_else(|| Ok(Vec::new()), |thread| list(&thread.join("fd")))
+}
+
 /// What files without a name hold that processes have open: as big as named ones, and found by no walk.
 pub(crate) fn nameless(processes: &[u32], disks: &[Device], counted: &[Device]) -> Held {
     let (mut held, mut seen) = (Held::default(), HashSet::new());
     for pid in processes {
-        let folder = format!("/proc/{pid}/fd");
-        let Ok(files) = std::fs::read_dir(&folder) else {
-            // One that has ended, or is dead and not collected, has no files.
-            if std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| !is_dead(&stat)) {
+        let files = match open_files(*pid) {
+            Ok(files) => files,
+            // It has ended, so it has none.
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)) => continue,
+            Err(_) => {
                 held.unseen.push(*pid);
+                continue;
             }
-            continue;
         };
-        for file in files.filter_map(Result::ok) {
-            let found = match rustix::fs::statx(CWD, file.path(), AtFlags::empty(), StatxFlags::BASIC_STATS) {
+        for file in files {
+            let found = match rustix::fs::statx(CWD, &file, AtFlags::empty(), StatxFlags::BASIC_STATS) {
                 Ok(found) => found,
                 // Root may list them all the same.
                 Err(Errno::ACCESS | Errno::PERM) => {

@@ -57,6 +57,7 @@ pub use printer::Printer;
 pub use settings::{Settings, Surroundings};
 
 use crate::report::Envelope;
+use crate::workspace::raise_open_files;
 
 /// Does what the arguments say, the program's name being the first of them.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
@@ -64,6 +65,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
     if args.get(1).is_some_and(|first| first == canary::ARGUMENT) {
         return canary::inside(args.get(2..).unwrap_or_default());
     }
+    raise_open_files();
     let around = Surroundings::of_this_process();
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,

@@ -10,6 +10,7 @@ use sandbox::{Access, Expose, Nesting, Network as BoxNetwork, Policy, PrivateDir
 
 use super::environment::HostEnvironment;
 use super::error::Error;
+use super::open_files;
 use super::outside::Outside;
 use super::private::seen;
 use super::surroundings::Surroundings;
@@ -31,7 +32,7 @@ pub fn working_box(
         Network::Host => resolver(policy.network(BoxNetwork::Host)),
         Network::Allow(_) => policy.network(BoxNetwork::Relay { port: seen::RELAY_PORT }),
     };
-    policy = policy.limits(settings.limits.of_box());
+    policy = policy.limits(sandbox::Limits { open_files: open_files::of_boxes(), ..settings.limits.of_box() });
     if settings.nested {
         refuse_nesting_to_root()?;
         policy = policy.nesting(Nesting::Allowed);

@@ -21,6 +21,8 @@ pub(crate) fn hog(what: &[&str]) -> Outcome {
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
             memory_file(mib)
         }
+        // The same of any, in a process whose first thread has ended.
+        ["headless", rest @ ..] => headless(rest),
         ["family", count, mib] => family(count, mib),
         ["fill", path, mib] => fill(OpenOptions::new().create(true).append(true).open(path)?, mib),
         ["fill-nameless", path, mib] => {
@@ -62,6 +64,17 @@ fn memory_file(most: &str) -> Outcome {
     }
     stay()?;
     Ok("written".to_owned())
+}
+
+fn headless(rest: &[&str]) -> Outcome {
+    let rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
+    std::thread::spawn(move || {
+        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let outcome = hog(&rest);
+        println!("{outcome:?}");
+        std::process::exit(i32::from(outcome.is_err()));
+    });
+    crate::calls::end_thread()
 }
 
 /// Several that take a little each.

@@ -1,7 +1,7 @@
 //! Commands: what they get, and how they fail to start.
 
 use crate::bench::{Bench, line, read, run, shell, soon};
-use sandbox::{Command, Limits, SpawnError, Status, Stdio};
+use sandbox::{Command, Limits, OpenFiles, SpawnError, Status, Stdio};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use tokio::io::AsyncWriteExt as _;
@@ -116,10 +116,16 @@ async fn one_main_command_at_a_time() {
 #[tokio::test]
 async fn limits_hold() {
     let bench = Bench::new().await;
-    let limits = Limits { file_size: Some(1 << 20), open_files: Some(20), scratch: Some(1 << 20), ..Limits::default() };
+    let limits = Limits {
+        file_size: Some(1 << 20),
+        open_files: Some(OpenFiles { soft: 20, hard: 30 }),
+        scratch: Some(1 << 20),
+        ..Limits::default()
+    };
     let policy = bench.policy().limits(limits);
-    let ran = bench.sh(&policy, "ulimit -c; ulimit -n; head -c 2000000 /dev/zero > big; stat -c %s big").await;
-    assert!(ran.out.starts_with("0\n20\n") && ran.out.trim_end().ends_with("1048576"), "{}", ran.out);
+    let ran =
+        bench.sh(&policy, "ulimit -c; ulimit -Sn; ulimit -Hn; head -c 2000000 /dev/zero > big; stat -c %s big").await;
+    assert!(ran.out.starts_with("0\n20\n30\n") && ran.out.trim_end().ends_with("1048576"), "{}", ran.out);
     let ran = bench.sh(&policy, "for n in 1 2 3; do head -c 900000 /dev/zero > /var/tmp/$n; done").await;
     assert!(ran.out.contains("No space left"), "{}", ran.out);
 }

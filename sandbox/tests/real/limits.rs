@@ -60,6 +60,8 @@ async fn memory_of_every_kind() {
         "/run/helper hog memory 300",
         "/run/helper hog memory-file 300",
         "/run/helper hog hidden-memory-file 300",
+        "/run/helper hog headless memory 300",
+        "/run/helper hog headless memory-file 300",
         "/run/helper hog family 6 50",
         "head -c 240M /dev/zero > /dev/shm/big; cat",
         "head -c 150M /dev/zero > /dev/shm/big; head -c 150M /dev/zero > /var/tmp/big; cat",
@@ -203,6 +205,7 @@ async fn disk_wherever_it_is_filled() {
         "/run/helper hog fill /tmp/big 64",
         "/run/helper hog fill ~/big 64",
         "/run/helper hog fill-nameless big 64",
+        "/run/helper hog headless fill-nameless big 64",
         "/run/helper hog fill big 64 & wait; cat",
         // Quicker than the watch, and gone with a good status.
         "/run/helper hog fill big 64 </dev/null",
