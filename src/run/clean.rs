@@ -143,7 +143,9 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
     let state = recorder.state();
     tokio::task::block_in_place(|| mend_links(site, &state, recorder.run()))?;
     isolation::allow(&mut settings.plan, allowed);
-    let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan).await?;
+    let capturer = site
+        .capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan, settings.pinned_paths)
+        .await?;
     for text in isolation::warnings(&capturer.host) {
         tracing::warn!("{text}");
     }

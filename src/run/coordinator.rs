@@ -19,7 +19,9 @@ use crate::model::event::{EventKind, RunFinished, Subject};
 use crate::model::plan::{Network, Plan};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RunId};
+use crate::plan::boxes;
 use crate::store::Record;
+use crate::workspace::pin;
 
 /// How a run is to be made.
 #[derive(Debug, Clone)]
@@ -62,13 +64,15 @@ pub async fn execute(
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
     require_secrets(&site, &plan)?;
-    let capturer = site.capturer(begun, &plan).await?;
+    let pinned = tokio::task::block_in_place(|| pin(&site.environment, &plan))?;
+    let capturer = site.capturer(begun, &plan, pinned).await?;
     let layers = isolation::layers(&capturer.host)?;
     options.host = host_record(&capturer.host, &layers, &open_networks(&plan));
     for text in isolation::warnings(&capturer.host) {
         observer.warning(&text);
     }
-    let isolation = start::Isolation { layers, degraded: capturer.host.lacks() };
+    let pinned = capturer.pinned.clone();
+    let isolation = start::Isolation { layers, degraded: capturer.host.lacks(), pinned };
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
@@ -137,7 +141,7 @@ fn limit_means(host: &Host) -> serde_json::Map<String, serde_json::Value> {
 
 /// Refuses a plan whose secrets are not there: its agents would ask in vain.
 fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
-    for (_, settings) in isolation::boxes(plan) {
+    for (_, settings) in boxes(plan) {
         check_secrets(&settings.network, &site.environment).map_err(|cause| {
             let fix = "set the variable for this command, or take the host out of `inject`".to_owned();
             Error::Unfit { cause, fix, flag: None }
@@ -148,7 +152,7 @@ fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
 
 /// What is to be known of the boxes of a plan that have the host's network.
 pub fn open_networks(plan: &Plan) -> Vec<String> {
-    let open = isolation::boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
+    let open = boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
     let warning = |(who, _)| {
         format!(
             "{who} has the host's whole network: this machine's own services, the local network, and everything else"

@@ -6,12 +6,7 @@ use sandbox::{Enforcement, Form, Host, Layer, Nesting, Policy, PrivateDir, Refus
 
 use super::error::Error;
 use crate::model::plan::{Network, Plan, SandboxSettings};
-
-/// The boxes of a plan, each with whose it is.
-pub(super) fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
-    let agents = plan.agents.iter().map(|agent| (format!("agent `{}`", agent.name), &agent.sandbox));
-    agents.chain(plan.verify.iter().map(|verify| ("the verifier".to_owned(), &verify.sandbox)))
-}
+use crate::plan::boxes;
 
 /// Lets every box of a plan do without `layers`, for a verb that was told so.
 pub(super) fn allow(plan: &mut Plan, layers: &BTreeSet<Layer>) {

@@ -13,15 +13,16 @@ use super::error::Error;
 use super::outside::Outside;
 use super::private::seen;
 use super::surroundings::Surroundings;
-use crate::model::plan::{Network, SandboxSettings};
+use crate::model::plan::{Network, PinnedPaths, SandboxSettings};
 use crate::store::Workplace;
 
-/// The box an agent, or a verifier, works in.
+/// The box an agent, or a verifier, works in. Host paths must lead where they led when the run started, as `pinned` says.
 pub fn working_box(
     host: &HostEnvironment,
     around: &Surroundings,
     place: &Workplace,
     settings: &SandboxSettings,
+    pinned: &PinnedPaths,
 ) -> Result<Policy, Error> {
     let home = PrivateDir { source: place.home(), target: host.home.clone() };
     let mut policy = hidden(Policy::new(place.worktree(), home, place.tmp()), host, around);
@@ -36,7 +37,7 @@ pub fn working_box(
         refuse_nesting_to_root()?;
         policy = policy.nesting(Nesting::Allowed);
     }
-    let outside = Outside::load(host, around, place, settings)?;
+    let outside = Outside::load(host, around, place, settings, pinned)?;
     let may_show = |folder: &Path| !around.touches(folder) && outside.leaves(folder);
     for folder in host.tool_folders().into_iter().filter(|folder| may_show(folder)) {
         policy = exposed(policy, Expose::read_only(folder));
