@@ -16,12 +16,11 @@ use super::agents::load_workspaces;
 use super::error::Error;
 use super::isolation;
 use super::keep::{Keeper, Kept};
-use super::recorder::{Observer, Recorder};
+use super::recorder::{Quiet, Recorder};
 use super::reopen::mend_links;
 use super::site::Site;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
-use crate::model::event::Event;
 use crate::model::run::RunState;
 use crate::model::{AgentName, RunId};
 use crate::store::lock::{RunLock, run_lock_state};
@@ -54,12 +53,6 @@ pub enum Action {
     Remove,
     /// It stays.
     Keep,
-}
-
-struct Quiet;
-
-impl Observer for Quiet {
-    fn event(&mut self, _event: &Event, _state: &RunState) {}
 }
 
 /// Says of each worktree of `runs` what is to become of it. `named`: the user named the runs, so that ones that are not

@@ -27,11 +27,10 @@ pub fn working_box(
     let home = PrivateDir { source: place.home(), target: host.home.clone() };
     let mut policy = hidden(Policy::new(place.worktree(), home, place.tmp()), host, around);
     policy.may_lack.clone_from(&settings.allow_degraded);
-    policy = match &settings.network {
-        Network::None => policy.network(BoxNetwork::None),
-        Network::Host => resolver(policy.network(BoxNetwork::Host)),
-        Network::Allow(_) => policy.network(BoxNetwork::Relay { port: seen::RELAY_PORT }),
-    };
+    policy = policy.network(network_of(&settings.network));
+    if settings.network == Network::Host {
+        policy = resolver(policy);
+    }
     policy = policy.limits(settings.limits.of_box());
     if settings.nested {
         refuse_nesting_to_root()?;
@@ -65,6 +64,15 @@ pub fn working_box(
         .pin(place.worktree().join(".git"))
         .listen(seen::TURN_SOCKET)
         .hostname("sandbox"))
+}
+
+/// The network of a box, as a plan wants it.
+pub fn network_of(wanted: &Network) -> BoxNetwork {
+    match wanted {
+        Network::None => BoxNetwork::None,
+        Network::Host => BoxNetwork::Host,
+        Network::Allow(_) => BoxNetwork::Relay { port: seen::RELAY_PORT },
+    }
 }
 
 /// The same box where nothing can be mounted: what is not named is not seen, so the tools that lie in places of their own are

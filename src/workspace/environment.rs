@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sandbox::proxy::Upstream;
-use sandbox::{Enforcement, Launcher, Layer, Reach};
+use sandbox::{Enforcement, Launcher, Layer, Reach, SHARED_FOLDERS};
 
 use super::error::Error;
 use crate::model::plan::Network;
@@ -82,9 +82,6 @@ const CARGO_FOLDERS: [&str; 2] = ["registry", "git"];
 
 /// What the kernel appends to the path of a program whose file was deleted or replaced.
 const DELETED: &str = " (deleted)";
-
-/// Places of the host that a box does not show, beside the home.
-const UNSEEN: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
 impl HostEnvironment {
     /// The environment of this process. `None` if it has no usable home directory.
@@ -180,12 +177,12 @@ impl HostEnvironment {
 
     /// Whether a folder may be shown at all: not one that holds the home, or everybody's temporary files.
     fn is_narrow(&self, folder: &Path) -> bool {
-        !self.home.starts_with(folder) && !UNSEEN.iter().any(|unseen| Path::new(unseen).starts_with(folder))
+        !self.home.starts_with(folder) && !SHARED_FOLDERS.iter().any(|unseen| Path::new(unseen).starts_with(folder))
     }
 
     /// Whether a box would not see this place of the host.
     pub fn is_unseen(&self, place: &Path) -> bool {
-        place.starts_with(&self.home) || UNSEEN.iter().any(|unseen| place.starts_with(unseen))
+        place.starts_with(&self.home) || SHARED_FOLDERS.iter().any(|unseen| place.starts_with(unseen))
     }
 
     /// The variables of a box, before those that name its own places: the allow-list, and what the plan names.
