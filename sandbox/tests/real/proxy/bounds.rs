@@ -1,6 +1,6 @@
 //! What a hostile client cannot use up.
 
-use super::scene::{Came, Names, Scene, Server, WAYS, ask, head, rest, rules};
+use super::scene::{Came, Clock, Names, Scene, Server, WAYS, ask, head, rest, rules};
 use crate::bench::soon;
 use sandbox::proxy::{Bounds, Injections, Proxy, Resolve, Setup};
 use std::io;
@@ -54,21 +54,21 @@ async fn who_says_nothing_or_too_slowly_is_cut_off() {
     }
     // A byte now and then does not help: the whole head has its time.
     let mut stream = scene.connect().await;
-    let slow = async {
-        while stream.write_all(b"x").await.is_ok() {
-            tokio::time::sleep(MOMENT / 4).await;
-        }
-    };
-    soon(slow).await;
+    let clock = Clock::stop();
+    while stream.write_all(b"x").await.is_ok() {
+        clock.pass(MOMENT / 4).await;
+        assert!(clock.passed() < 4 * MOMENT, "it is still listened to");
+    }
+    assert!(clock.passed() >= MOMENT, "cut off after {:?}", clock.passed());
 }
 
 #[tokio::test]
 async fn a_tunnel_in_which_nothing_moves_is_closed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
-    // Long enough that a busy machine does not pass for a silent client.
-    let idle = 4 * MOMENT;
+    let idle = Duration::from_mins(10);
     let mut scene = impatient(rules(&["127.0.0.1:PORT"], &[], at.port()), Bounds { idle, ..Bounds::default() }).await;
+    let clock = Clock::stop();
     for half_closed in [false, true] {
         let mut client = scene.connect().await;
         client.write_all(format!("CONNECT {at} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
@@ -78,11 +78,14 @@ async fn a_tunnel_in_which_nothing_moves_is_closed() {
         for _ in 0..10 {
             server.write_all(b"x").await.unwrap();
             soon(client.read_u8()).await.unwrap();
-            tokio::time::sleep(MOMENT).await;
+            clock.pass(idle / 4).await;
         }
         if half_closed {
             client.shutdown().await.unwrap();
         }
+        clock.pass(idle / 2).await;
+        assert!(client.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock), "too soon");
+        clock.pass(idle / 2).await;
         assert_eq!(rest(&mut client).await, "");
         drop(soon(server.read_to_end(&mut Vec::new())).await);
         let visit = scene.visit().await;
