@@ -126,21 +126,38 @@ impl HostEnvironment {
         folders
     }
 
-    /// Where a tool of [`TOOL_ROOTS`] lies, if it is there.
-    fn tool_roots(&self) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
-        TOOL_ROOTS.iter().filter_map(|(variable, below_home)| {
-            let place = match self.variable(variable) {
-                Some(place) => PathBuf::from(place),
-                None if below_home.is_empty() => return None,
-                None => self.home.join(below_home),
-            };
-            Some((*variable, place.canonicalize().ok()?))
+    /// Where a tool of [`TOOL_ROOTS`] would lie.
+    fn named_roots(&self) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
+        TOOL_ROOTS.iter().filter_map(|(variable, below_home)| match self.variable(variable) {
+            Some(place) => Some((*variable, PathBuf::from(place))),
+            None if below_home.is_empty() => None,
+            None => Some((*variable, self.home.join(below_home))),
         })
     }
 
-    /// `$CARGO_HOME`, if it is there.
+    /// Where it lies, if it is there.
+    fn tool_roots(&self) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
+        self.named_roots().filter_map(|(variable, place)| Some((variable, place.canonicalize().ok()?)))
+    }
+
+    /// `$CARGO_HOME`, there or not.
+    fn named_cargo_home(&self) -> PathBuf {
+        self.variable("CARGO_HOME").map_or_else(|| self.home.join(".cargo"), PathBuf::from)
+    }
+
+    /// The same, if it is there.
     fn cargo_home(&self) -> Option<PathBuf> {
-        self.variable("CARGO_HOME").map_or_else(|| self.home.join(".cargo"), PathBuf::from).canonicalize().ok()
+        self.named_cargo_home().canonicalize().ok()
+    }
+
+    /// Everything that each box is shown if it is there, by the names under which it is looked for.
+    pub(super) fn named_places(&self) -> Vec<PathBuf> {
+        let mut places: Vec<PathBuf> = self.variable("PATH").into_iter().flat_map(std::env::split_paths).collect();
+        places.extend(self.named_roots().map(|(_, place)| place));
+        let cargo = self.named_cargo_home();
+        places.extend(CARGO_FOLDERS.map(|folder| cargo.join(folder)));
+        places.retain(|place| place.is_absolute());
+        places
     }
 
     /// Folders a box must be shown for the user's tools to work in it, because they lie where it sees nothing.

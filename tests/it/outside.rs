@@ -265,9 +265,16 @@ async fn what_an_agent_made_a_link_of_is_not_shown_to_the_next() {
 
 #[test]
 fn a_path_that_an_agent_could_make_lead_elsewhere_is_refused_before_anything_is_made() {
-    let world = world_with_keys();
-    symlink(world.home().join("data/x"), world.home().join("way-in")).unwrap();
-    fs::create_dir_all(world.home().join(".cargo/registry")).unwrap();
+    let mut world = world_with_keys();
+    let home = world.home();
+    for folder in [".cargo/registry", "outside", "own", "later"] {
+        fs::create_dir_all(home.join(folder)).unwrap();
+    }
+    for (link, target) in [("way-in", "data/x"), ("data/x/out", "outside"), ("twice", "data/x/out")] {
+        symlink(home.join(target), home.join(link)).unwrap();
+    }
+    world.set("NVM_DIR", home.join("own/nvm"));
+    world.set("PATH", format!("/usr/local/bin:/usr/bin:/bin:{}", home.join("later/bin").display()));
     let agent = |name: &str, keys: &str| {
         format!("[agents.{name}]\nowns = [\"{name}\"]\nrun = [\"sh\", \"-c\", \"echo > {name}\"]\nsandbox.{keys}\n")
     };
@@ -281,8 +288,12 @@ fn a_path_that_an_agent_could_make_lead_elsewhere_is_refused_before_anything_is_
         (writes("'~/data', '~/data/x'"), "~/data/x", "~/data", "agent `a`"),
         (writes("'~/data']\nsandbox.expose = ['~/data/x'"), "~/data/x", "~/data", "agent `a`"),
         (writes("'~/data']\nsandbox.hide = ['~/data/x'"), "~/data/x", "~/data", "agent `a`"),
-        // What no plan names and every box is shown.
+        (writes("'~/data'") + &agent("b", "expose = ['~/data/x/out']"), "~/data/x/out", "~/data", "agent `b`"),
+        (writes("'~/data'") + &agent("b", "expose = ['~/twice']"), "~/twice", "~/data", "agent `b`"),
+        // What no plan names and every box is shown, there or not.
         (writes("'~/.cargo'"), ".cargo/registry", "~/.cargo", "every box"),
+        (writes("'~/own'"), "own/nvm", "~/own", "every box"),
+        (writes("'~/later'"), "later/bin", "~/later", "every box"),
         // The verifier is shown what is under `sandbox`.
         (
             "[sandbox]\nexpose = ['~/data/x/tools']\n[verify]\ncommand = ['true']\n".to_owned()
