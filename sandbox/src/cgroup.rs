@@ -14,7 +14,9 @@
 //! The names say whose they are: what a program that was killed has left is removed by the next one that makes a box there.
 //! Sources: `Documentation/admin-guide/cgroup-v2.rst` of the kernel, `proc_pid_mountinfo(5)`, `cgroups(7)`.
 
+use crate::stat::Stat;
 use crate::wire::Fault;
+use nix::unistd::Pid;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -138,12 +140,8 @@ pub(crate) fn own_name() -> String {
     format!("{PREFIX}{pid}-{start}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// When a process was started, in the kernel's ticks: with its number, this names it.
 fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name, which may hold anything, ends at the last parenthesis; the start time is the 20th field after it.
-    let after = stat.get(stat.iter().rposition(|byte| *byte == b')')? + 2..)?;
-    std::str::from_utf8(after).ok()?.split(' ').nth(19)?.parse().ok()
+    Stat::of(Pid::from_raw(i32::try_from(pid).ok()?))?.start()
 }
 
 /// Whether a group of this name is one of ours whose maker is gone.

@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::plan::Enforcement;
 use crate::policy::{Access, Expose, Nesting, Network, Policy};
 use crate::refusal::Refusal;
-use crate::seen::Places;
+use crate::seen::{Places, SHARED_FOLDERS};
 use crate::step::Step;
 use std::path::{Path, PathBuf};
 
@@ -37,9 +37,6 @@ const SYSTEM: [&str; 15] = [
 
 /// Devices that hold nothing of anybody's.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
-
-/// Folders in which everybody's files lie, and which no box shows.
-const SHARED: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
 pub(crate) fn plan(policy: &Policy, host: &Host) -> Result<Enforcement, Refusal> {
     let placed: Vec<Placed> = check::placed(policy).into_iter().filter(|place| !place.pinned).collect();
@@ -95,7 +92,7 @@ fn cage(policy: &Policy, placed: &[Placed], host: &Host, network: bool) -> Optio
     let mut writable: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).chain(sources(Access::ReadWrite)).collect();
     let mut hidden: Vec<PathBuf> = policy.hide.iter().chain(&policy.mask).cloned().collect();
     hidden.push(policy.home.target.clone());
-    hidden.extend(SHARED.map(PathBuf::from));
+    hidden.extend(SHARED_FOLDERS.map(PathBuf::from));
     let is_hidden = |folder: &Path| hidden.iter().any(|hidden| folder.starts_with(hidden));
     // One that the host keeps for itself below a hidden folder is not the system's.
     let system = SYSTEM.iter().map(PathBuf::from).filter(|folder| folder.starts_with("/run") || !is_hidden(folder));

@@ -18,6 +18,7 @@
 //! process from forking again, while another may continue one that is stopped.
 
 use crate::cgroup;
+use crate::stat::Stat;
 use crate::sys;
 use nix::libc;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus};
@@ -282,12 +283,8 @@ fn numbers() -> io::Result<impl Iterator<Item = Pid>> {
     Ok(names.filter_map(|name| name.to_str()?.parse().ok()).map(Pid::from_raw))
 }
 
-/// The parent of a process, as the second field after its name, which may itself hold anything.
 fn parent_of(pid: Pid) -> Option<Pid> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let after = stat.iter().rposition(|byte| *byte == b')')?;
-    let fields = std::str::from_utf8(stat.get(after + 1..)?).ok()?;
-    fields.split_ascii_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
+    Stat::of(pid)?.parent()
 }
 
 /// What came of looking for an ended child.

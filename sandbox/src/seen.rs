@@ -1,8 +1,12 @@
-//! Where the paths of a policy are seen where nothing can be mounted: at their own places on the host.
+//! What is seen of the host: nothing of its shared folders; and, where nothing can be mounted, the paths of a policy at their
+//! own places.
 
 use crate::check;
 use crate::policy::Policy;
 use std::path::{Path, PathBuf};
+
+/// Folders in which everybody's files lie. No box shows the host's.
+pub const SHARED_FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
 /// Which host path stands behind which path inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

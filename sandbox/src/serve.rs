@@ -11,6 +11,7 @@ use crate::limit::LimitHit;
 use crate::plan::Enforcement;
 use crate::program::{self, Program};
 use crate::reach::{self, Family, Reach, Sweep};
+use crate::stat::Stat;
 use crate::watchdog::Watchdog;
 use crate::wire::{self, Answer, Order, Report, Status};
 use nix::libc;
@@ -328,34 +329,12 @@ fn census(members: &[Pid]) -> (u32, u32) {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
             continue;
         };
-        let mut states = threads.filter_map(|thread| std::fs::read(thread.ok()?.path().join("stat")).ok());
-        if states.any(|stat| runs(&stat)) {
+        let mut states = threads.filter_map(|thread| Stat::read(&thread.ok()?.path().join("stat")));
+        if states.any(|stat| stat.can_run()) {
             running += 1;
         } else {
             stopped += 1;
         }
     }
     (running, stopped)
-}
-
-/// Whether the thread this `stat` is of can still run. Its state follows the name, which may itself hold `)`.
-fn runs(stat: &[u8]) -> bool {
-    let after = stat.iter().rposition(|byte| *byte == b')').map(|at| at + 2);
-    let state = after.and_then(|at| stat.get(at)).copied();
-    !matches!(state, Some(b'T' | b't' | b'Z' | b'X' | b'x'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::runs;
-
-    #[test]
-    fn a_name_cannot_pass_for_a_state() {
-        assert!(runs(b"7 (sh) R 1 7 7"));
-        assert!(runs(b"7 (a) T 1) S 1 7 7"));
-        assert!(runs(b"7 (dd) D 1 7 7"));
-        assert!(!runs(b"7 (R) S) T 1 7 7"));
-        assert!(!runs(b"7 (x) Z 1 7 7"));
-        assert!(runs(b""), "what cannot be read is not known to be stopped");
-    }
 }

@@ -208,7 +208,8 @@ impl<'a> Attempt<'a> {
         if let Err(error) = capturer.environment.require_program() {
             return refused(error.to_string());
         }
-        let policy = match working_box(&capturer.environment, &capturer.surroundings, &workspace.place, &task.sandbox) {
+        let Capturer { environment, surroundings, pinned, .. } = capturer;
+        let policy = match working_box(environment, surroundings, &workspace.place, &task.sandbox, pinned) {
             Ok(policy) => policy,
             Err(
                 error @ (crate::workspace::Error::Expose { .. }

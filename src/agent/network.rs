@@ -9,6 +9,7 @@
 //! cannot be written is told of, and fails nothing.
 
 use std::collections::BTreeMap;
+use std::io::SeekFrom;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ use sandbox::Sandbox;
 use sandbox::proxy::{Decision, Endpoint, Injection, Injections, Proxy, Rules, Setup, Upstream, Visit};
 use serde::Serialize;
 use tokio::fs::{File, OpenOptions};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -227,14 +228,22 @@ struct Record {
 }
 
 impl Record {
-    /// Opens the file. One that is there is continued.
+    /// Opens the file. One that is there is continued, on a line of its own: the last one may be torn.
     async fn open(path: &Path) -> std::io::Result<Self> {
         if let Some(folder) = path.parent() {
             tokio::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).await?;
         }
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).await?;
-        let size = file.metadata().await?.len();
-        Ok(Self { file, size, next: Vec::new() })
+        let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path).await?;
+        let mut size = file.metadata().await?.len();
+        let mut next = Vec::new();
+        if size > 0 {
+            file.seek(SeekFrom::End(-1)).await?;
+            if file.read_u8().await? != b'\n' {
+                next.push(b'\n');
+                size += 1;
+            }
+        }
+        Ok(Self { file, size, next })
     }
 
     /// Takes in a line, if there is room for it below `most`.
@@ -328,6 +337,22 @@ mod tests {
         written(&path, 2, [visit("b.example", Decision::Allowed)], 0).await;
         assert_eq!(load(&path).unwrap(), (visits, left_out + 1));
         assert_eq!(load(&folder.path().join("none")).unwrap(), (Vec::new(), 0));
+    }
+
+    #[tokio::test]
+    async fn a_torn_line_takes_no_other_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("network.jsonl");
+        written(&path, 1, [visit("a.example", Decision::Allowed), visit("b.example", Decision::Allowed)], 0).await;
+        let whole = path.metadata().unwrap().len();
+        OpenOptions::new().write(true).open(&path).await.unwrap().set_len(whole - 9).await.unwrap();
+        for (attempt, host) in [(2, "c.example"), (3, "d.example")] {
+            written(&path, attempt, [visit(host, Decision::Allowed)], 0).await;
+        }
+        let (visits, left_out) = load(&path).unwrap();
+        let hosts: Vec<_> = visits.into_iter().filter_map(|visit| visit.host).collect();
+        assert_eq!((hosts, left_out), (["a.example", "c.example", "d.example"].map(str::to_owned).to_vec(), 0));
+        assert!(!std::fs::read_to_string(&path).unwrap().contains("\n\n"), "a whole line is followed by the next");
     }
 
     #[tokio::test]

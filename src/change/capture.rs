@@ -24,6 +24,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use super::error::Error;
 use super::inside::{self, Report, Request};
 use crate::git::{Input, PackLimits, Received, RefEdit, Repository, Swap};
+use crate::model::plan::PinnedPaths;
 use crate::model::{AgentName, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId};
 use crate::workspace::{HostEnvironment, Surroundings, Workspace, capture_box, seen, without_mounts};
 
@@ -36,6 +37,8 @@ pub struct Capturer {
     pub environment: HostEnvironment,
     /// What boxes must hide.
     pub surroundings: Surroundings,
+    /// Where the host paths of the plan led when the run started.
+    pub pinned: PinnedPaths,
     /// What this machine can do.
     pub host: Host,
     /// What a capture's box may do without.

@@ -14,6 +14,7 @@ use crate::model::ids::NAME_MAX;
 use crate::model::{AgentName, CommitId};
 use crate::report::{Envelope, text};
 use crate::store::{self, atomic};
+use crate::workspace::HostEnvironment;
 
 /// Data of `init`.
 #[derive(Debug, Serialize)]
@@ -88,8 +89,7 @@ fn require_no_repository(root: &Path) -> Result<Git, Error> {
         Err(crate::git::Error::NotARepository { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
-    if home.is_some_and(|home| home.starts_with(root)) {
+    if HostEnvironment::of_this_process().is_some_and(|environment| environment.home.starts_with(root)) {
         let said =
             format!("`{}` is your home directory, or holds it: agents could not be kept out of it", root.display());
         return Err(Error::new(ErrorKind::Usage, said).hint("make a folder for the project"));

@@ -1,7 +1,7 @@
 //! The rehearsal of `doctor`: an agent in a scratch repository, from the worktree to the harvest, as in a run. It commits, and
 //! what it made must be in the repository afterwards.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -90,6 +90,7 @@ async fn perform(git: &Git, host: &Host, environment: &HostEnvironment) -> Resul
         repository: repository.clone(),
         surroundings,
         environment: environment.clone(),
+        pinned: BTreeMap::new(),
         host: host.clone(),
         may_lack: BTreeSet::new(),
         incoming: state.incoming(),

@@ -83,7 +83,7 @@ impl From<workspace::Error> for Error {
         match error {
             Workspace::Git(error) => error.into(),
             Workspace::Store(error) => error.into(),
-            Workspace::Expose { .. } | Workspace::Hide { .. } | Workspace::Seed { .. } => {
+            Workspace::Expose { .. } | Workspace::Hide { .. } | Workspace::Movable { .. } | Workspace::Seed { .. } => {
                 Self::of(error.fault(), error)
             }
             Workspace::NestedAsRoot

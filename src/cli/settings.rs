@@ -8,6 +8,7 @@ use super::args::Globals;
 use super::printer::{Level, Rules};
 use crate::report::Look;
 use crate::report::human::Detail;
+use crate::store::env;
 
 /// What holds for every command.
 #[derive(Debug, Clone)]
@@ -80,10 +81,10 @@ impl Surroundings {
     pub fn of_this_process() -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         Self {
-            no_color: set("NO_COLOR").is_some(),
-            dumb: set("TERM").is_some_and(|term| term == "dumb"),
-            log: set("SANDBOX_LOG").map(|value| value.to_string_lossy().into_owned()),
-            degraded: set("SANDBOX_DEGRADED").map(|value| value.to_string_lossy().into_owned()),
+            no_color: set(env::NO_COLOR).is_some(),
+            dumb: set(env::TERM).is_some_and(|term| term == "dumb"),
+            log: set(env::SANDBOX_LOG).map(|value| value.to_string_lossy().into_owned()),
+            degraded: set(env::SANDBOX_DEGRADED).map(|value| value.to_string_lossy().into_owned()),
             out: Size::of(std::io::stdout()),
             err: Size::of_stderr(),
         }

@@ -10,7 +10,7 @@ use super::command::{Access, Command};
 use super::error::Error;
 
 /// The environment variable that names another git than the one on `PATH`.
-pub const PROGRAM_VARIABLE: &str = "SANDBOX_GIT";
+pub const PROGRAM_VARIABLE: &str = crate::store::env::SANDBOX_GIT;
 
 /// A version of git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,6 +11,9 @@ use super::ids::AgentName;
 /// A command: the program and its arguments. Never a shell line.
 pub type Argv = Vec<String>;
 
+/// Host paths as a plan writes them, each with where it led when the run started.
+pub type PinnedPaths = BTreeMap<String, std::path::PathBuf>;
+
 /// Which paths an agent owns, as globs over paths from the repository's root.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -246,6 +249,9 @@ pub struct RunSettings {
     pub passed_env: Vec<String>,
     /// Where worktrees lie.
     pub worktrees_root: std::path::PathBuf,
+    /// Where the host paths of the plan led. Empty, too, in a run that was begun by a version that did not keep it.
+    #[serde(default)]
+    pub pinned_paths: PinnedPaths,
     /// Anything a later version adds is carried along unread.
     #[serde(default)]
     pub extra: BTreeMap<String, serde_json::Value>,

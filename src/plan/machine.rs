@@ -29,7 +29,8 @@ pub fn depends_on_machine(plan: &Plan) -> bool {
     boxes(plan).any(|(_, settings)| settings.limits.processes.is_some() || settings.limits.cpu_weight.is_some())
 }
 
-fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
+/// The boxes of a plan, each with whose it is.
+pub fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
     let agents = plan.agents.iter().map(|agent| (format!("agent `{}`", agent.name), &agent.sandbox));
     agents.chain(plan.verify.iter().map(|verify| ("the verifier".to_owned(), &verify.sandbox)))
 }

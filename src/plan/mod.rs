@@ -39,7 +39,7 @@ pub use finding::{Code, Finding, Findings, Severity};
 pub use glob::{Glob, GlobError, GlobSet, MAX_ALTERNATIVES, MAX_LENGTH};
 pub use graph::Graph;
 pub use keys::{Key, reference, reference_table};
-pub use machine::{check_against_machine, depends_on_machine, unenforceable};
+pub use machine::{boxes, check_against_machine, depends_on_machine, unenforceable};
 pub use overlap::{Budget, OverlapError, TooComplex, overlap};
 pub use preview::{AgentPreview, BoxPreview, CommandPreview, Preview, VerifyPreview};
 pub use protect::{PROTECTED, Protected};

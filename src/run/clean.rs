@@ -16,13 +16,12 @@ use super::agents::load_workspaces;
 use super::error::Error;
 use super::isolation;
 use super::keep::{Keeper, Kept};
-use super::recorder::{Observer, Recorder};
+use super::recorder::{Quiet, Recorder};
 use super::reopen::mend_links;
 use super::site::Site;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
 use crate::model::card::CardState;
-use crate::model::event::Event;
 use crate::model::run::RunState;
 use crate::model::{AgentName, CardId, RunId};
 use crate::store::lock::{RunLock, run_lock_state};
@@ -55,12 +54,6 @@ pub enum Action {
     Remove,
     /// It stays.
     Keep,
-}
-
-struct Quiet;
-
-impl Observer for Quiet {
-    fn event(&mut self, _event: &Event, _state: &RunState) {}
 }
 
 /// Says of each worktree of `runs` what is to become of it. `named`: the user named the runs, so that ones that are not
@@ -152,7 +145,9 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
     let state = recorder.state();
     tokio::task::block_in_place(|| mend_links(site, &state, recorder.run()))?;
     isolation::allow(&mut settings.plan, allowed);
-    let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan).await?;
+    let capturer = site
+        .capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan, settings.pinned_paths)
+        .await?;
     for text in isolation::warnings(&capturer.host) {
         tracing::warn!("{text}");
     }

@@ -19,7 +19,9 @@ use crate::model::event::{EventKind, RunFinished, Subject};
 use crate::model::plan::{Network, Plan, SandboxSettings};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RunId};
+use crate::plan::boxes;
 use crate::store::Record;
+use crate::workspace::pin;
 
 /// How a run is to be made.
 #[derive(Debug, Clone)]
@@ -61,14 +63,16 @@ pub async fn execute(
     signals: Signals,
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
-    require_secrets(&site, isolation::boxes(&plan).map(|(_, settings)| settings))?;
-    let capturer = site.capturer(begun, &plan).await?;
+    require_secrets(&site, boxes(&plan).map(|(_, settings)| settings))?;
+    let pinned = tokio::task::block_in_place(|| pin(&site.environment, &plan))?;
+    let capturer = site.capturer(begun, &plan, pinned).await?;
     let layers = isolation::layers(&capturer.host)?;
     options.host = host_record(&capturer.host, &layers, &open_networks(&plan));
     for text in isolation::warnings(&capturer.host) {
         observer.warning(&text);
     }
-    let isolation = start::Isolation { layers, degraded: capturer.host.lacks() };
+    let pinned = capturer.pinned.clone();
+    let isolation = start::Isolation { layers, degraded: capturer.host.lacks(), pinned };
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
@@ -148,7 +152,7 @@ pub(super) fn require_secrets<'p>(site: &Site, boxes: impl Iterator<Item = &'p S
 
 /// What is to be known of the boxes of a plan that have the host's network.
 pub fn open_networks(plan: &Plan) -> Vec<String> {
-    let open = isolation::boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
+    let open = boxes(plan).filter(|(_, settings)| settings.network == Network::Host);
     let warning = |(who, _)| {
         format!(
             "{who} has the host's whole network: this machine's own services, the local network, and everything else"

@@ -10,15 +10,14 @@
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
-use super::recorder::{Observer, Recorder};
+use super::recorder::{Quiet, Recorder};
 use super::site::Site;
 use crate::git::{
     Chosen, Conflict, Entry, InFolder, Merger, Mode, ModeKind, NewCommit, Preview, RefEdit, Renames, Signature, Swap,
     find_in_folder,
 };
 use crate::model::card::{Answer, AnswerKind, Card, CardKind, CardState, ResolvedPath, Sides};
-use crate::model::event::{CardClosed, Event, EventKind, Subject};
-use crate::model::run::RunState;
+use crate::model::event::{CardClosed, EventKind, Subject};
 use crate::model::{AgentName, CardId, CommitId, RefName, RepoPath, TreeId};
 use crate::store::lock::RunLock;
 use crate::store::{JournalWriter, Occupant, Record, RunDir, Workplace};
@@ -41,12 +40,6 @@ pub enum Take {
 pub struct Desk {
     site: Site,
     recorder: Recorder,
-}
-
-struct Quiet;
-
-impl Observer for Quiet {
-    fn event(&mut self, _event: &Event, _state: &RunState) {}
 }
 
 /// A conflict, computed again for its card.

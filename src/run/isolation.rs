@@ -5,13 +5,9 @@ use std::collections::BTreeSet;
 use sandbox::{Enforcement, Form, Host, Layer, Nesting, Policy, PrivateDir, Refusal};
 
 use super::error::Error;
-use crate::model::plan::{Network, Plan, SandboxSettings};
-
-/// The boxes of a plan, each with whose it is.
-pub(super) fn boxes(plan: &Plan) -> impl Iterator<Item = (String, &SandboxSettings)> {
-    let agents = plan.agents.iter().map(|agent| (format!("agent `{}`", agent.name), &agent.sandbox));
-    agents.chain(plan.verify.iter().map(|verify| ("the verifier".to_owned(), &verify.sandbox)))
-}
+use crate::model::plan::{Plan, SandboxSettings};
+use crate::plan::boxes;
+use crate::workspace::network_of;
 
 /// Lets every box of a plan do without `layers`, for a verb that was told so.
 pub(super) fn allow(plan: &mut Plan, layers: &BTreeSet<Layer>) {
@@ -40,11 +36,7 @@ pub(super) fn require(host: &Host, plan: &Plan) -> Result<(), Error> {
 /// A box like those of the plan, as far as the machine matters to it.
 fn usual(settings: &SandboxSettings) -> Policy {
     let home = PrivateDir { source: "/private/home".into(), target: "/home/user".into() };
-    let network = match settings.network {
-        Network::None => sandbox::Network::None,
-        Network::Host => sandbox::Network::Host,
-        Network::Allow(_) => sandbox::Network::Relay { port: crate::workspace::seen::RELAY_PORT },
-    };
+    let network = network_of(&settings.network);
     let nesting = if settings.nested { Nesting::Allowed } else { Nesting::Denied };
     Policy::new("/worktree", home, "/private/tmp").network(network).nesting(nesting).limits(settings.limits.of_box())
 }

@@ -23,6 +23,13 @@ pub trait Observer: Send {
     fn output(&mut self, _agent: &AgentName, _chunk: &[u8]) {}
 }
 
+/// Watches nothing.
+pub(super) struct Quiet;
+
+impl Observer for Quiet {
+    fn event(&mut self, _event: &Event, _state: &RunState) {}
+}
+
 /// Writes the journal, and keeps the run's state, `status.json`, `git-progress/latest.json` and the card files in step.
 #[derive(Clone)]
 pub struct Recorder {

@@ -73,10 +73,10 @@ impl Reopened {
             return Err(Error::NoStart { run: recorder.run().id().clone() });
         };
         let base = started.base.clone();
-        let RunSettings { mut plan, land, .. } = settings;
+        let RunSettings { mut plan, land, pinned_paths, .. } = settings;
         isolation::allow(&mut plan, allowed);
         tokio::task::block_in_place(|| mend_links(&site, &state, recorder.run()))?;
-        let capturer = site.capturer(at, &plan).await?;
+        let capturer = site.capturer(at, &plan, pinned_paths).await?;
         for text in isolation::warnings(&capturer.host) {
             recorder.warn(&text);
         }

@@ -10,13 +10,13 @@
 use super::agents::{Opening, run_all};
 use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, require_secrets};
 use super::error::Error;
-use super::isolation;
 use super::reopen::{NeverBegun, Reopened};
 use crate::integrate::{Settled, settle};
 use crate::model::card::{AnswerKind, Card, CardKind};
 use crate::model::gate::GateBlock;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome};
+use crate::plan::boxes;
 use crate::store::lock::Patience;
 
 /// The exit codes of a run that was told to stop.
@@ -30,8 +30,8 @@ impl Reopened {
 
     async fn do_resume(&self) -> Result<Report, Error> {
         let before = self.state();
-        let boxes = isolation::boxes(self.plan()).map(|(_, settings)| settings);
-        require_secrets(&self.crew().site, boxes)?;
+        let settings = boxes(self.plan()).map(|(_, settings)| settings);
+        require_secrets(&self.crew().site, settings)?;
         for text in open_networks(self.plan()) {
             self.recorder().warn(&text);
         }

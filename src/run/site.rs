@@ -12,7 +12,7 @@ use crate::agent::attempt::with_causes;
 use crate::change::Capturer;
 use crate::git::{Git, Head, Repository};
 use crate::model::event::Identity;
-use crate::model::plan::Plan;
+use crate::model::plan::{PinnedPaths, Plan};
 use crate::store::journal::{Clock, system_clock};
 use crate::store::layout::{RootSources, worktrees_root};
 use crate::store::{RepoKey, StateDir, Workplaces, atomic, env, format};
@@ -102,8 +102,8 @@ impl Site {
             .map_or_else(Identity::default, |identity| Identity { name: identity.name, email: identity.email })
     }
 
-    /// What captures are made with in a run that began at `started`.
-    pub async fn capturer(&self, started: Timestamp, plan: &Plan) -> Result<Capturer, Error> {
+    /// What captures are made with in a run that began at `started`, when host paths led where `pinned` says.
+    pub async fn capturer(&self, started: Timestamp, plan: &Plan, pinned: PinnedPaths) -> Result<Capturer, Error> {
         let surroundings = tokio::task::block_in_place(|| Surroundings::load(&self.repository, &self.worktrees_root))?;
         require_fit(&surroundings, &self.environment)?;
         let host = self.require_host(plan).await?;
@@ -111,6 +111,7 @@ impl Site {
             repository: self.repository.clone(),
             environment: self.environment.clone(),
             surroundings,
+            pinned,
             host,
             may_lack: isolation::may_lack(plan),
             incoming: self.state.incoming(),

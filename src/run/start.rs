@@ -9,7 +9,7 @@ use super::site::Site;
 use crate::git::{Head, RefEdit, Swap};
 use crate::model::change::GitProgressState;
 use crate::model::event::{AgentBrief, EventKind, RunStarted, Subject};
-use crate::model::plan::{Plan, RunSettings};
+use crate::model::plan::{PinnedPaths, Plan, RunSettings};
 use crate::model::{CommitId, RefName, RunId};
 use crate::store::lock::{Patience, RepositoryLock};
 use crate::store::{JournalWriter, Record, RunDir, atomic, process, runs};
@@ -32,6 +32,8 @@ pub(super) struct Isolation {
     pub(super) layers: Vec<String>,
     /// Those that are missing.
     pub(super) degraded: std::collections::BTreeSet<sandbox::Layer>,
+    /// Where the host paths of the plan lead.
+    pub(super) pinned: PinnedPaths,
 }
 
 /// Finds out what a run of `plan` would start from. Creates nothing.
@@ -69,7 +71,7 @@ pub(super) fn start(
             |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
         let held = RepositoryLock::acquire(&site.state, Patience::default(), waiting)?;
         runs::create(&site.state, &held, &plan.name, largest_number(site)?, |folder| {
-            freeze(site, plan, options, folder)
+            freeze(site, plan, options, &isolation.pinned, folder)
         })?
     };
     let started = RunStarted {
@@ -105,7 +107,13 @@ fn brief(agent: &crate::model::plan::AgentTask) -> AgentBrief {
 }
 
 /// Writes what never changes again into the new folder.
-fn freeze(site: &Site, plan: &Plan, options: &Options, folder: &RunDir) -> Result<(), crate::store::Error> {
+fn freeze(
+    site: &Site,
+    plan: &Plan,
+    options: &Options,
+    pinned: &PinnedPaths,
+    folder: &RunDir,
+) -> Result<(), crate::store::Error> {
     atomic::write(&folder.plan(), options.plan_text.as_bytes())?;
     let mut names: Vec<String> = plan.agents.iter().flat_map(|agent| agent.sandbox.env.clone()).collect();
     names.extend(plan.verify.iter().flat_map(|verify| verify.sandbox.env.clone()));
@@ -116,6 +124,7 @@ fn freeze(site: &Site, plan: &Plan, options: &Options, folder: &RunDir) -> Resul
         land: options.land,
         passed_env: names,
         worktrees_root: site.worktrees_root.clone(),
+        pinned_paths: pinned.clone(),
         extra: std::collections::BTreeMap::new(),
     };
     atomic::write_json(&folder.settings(), &settings)?;

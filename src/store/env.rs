@@ -1,6 +1,7 @@
 //! Every environment variable that the program reads, and what for. The only file with their names.
 //!
-//! Nothing is read here: the command line reads them once, and hands settings down.
+//! Nothing is read here: the command line reads them once, and hands settings down. What is for tests alone, and not in a
+//! released program, is read where it has its effect.
 
 /// A variable and what it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,15 @@ variables! {
     RUSTUP_HOME = "RUSTUP_HOME";
     /// Cargo's home; its registry and git folders are visible to agents, read-only.
     CARGO_HOME = "CARGO_HOME";
+}
+
+/// What only builds with debug assertions read, for tests ([`super::failpoint`]); so users are not told of it.
+#[cfg(debug_assertions)]
+pub(super) mod of_tests {
+    /// Where to die: `name:n`.
+    pub(in crate::store) const SANDBOX_DIE_AT: &str = "SANDBOX_DIE_AT";
+    /// A file that gets a line for each place where the program could be made to die.
+    pub(in crate::store) const SANDBOX_DIE_LOG: &str = "SANDBOX_DIE_LOG";
 }
 
 /// The variables as a Markdown table.

@@ -20,6 +20,8 @@ mod debug {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use crate::store::env::of_tests::{SANDBOX_DIE_AT, SANDBOX_DIE_LOG};
+
     /// When to die.
     struct Death {
         name: String,
@@ -30,7 +32,7 @@ mod debug {
     fn death() -> Option<&'static Death> {
         static DEATH: OnceLock<Option<Death>> = OnceLock::new();
         let read = || {
-            let asked = std::env::var("SANDBOX_DIE_AT").ok()?;
+            let asked = std::env::var(SANDBOX_DIE_AT).ok()?;
             let (name, nth) = asked.rsplit_once(':')?;
             Some(Death { name: name.to_owned(), nth: nth.parse().ok()?, seen: AtomicUsize::new(0) })
         };
@@ -38,7 +40,7 @@ mod debug {
     }
 
     pub(super) fn here(name: &str) {
-        if let Some(path) = std::env::var_os("SANDBOX_DIE_LOG") {
+        if let Some(path) = std::env::var_os(SANDBOX_DIE_LOG) {
             let log = std::fs::OpenOptions::new().create(true).append(true).open(path);
             drop(log.and_then(|mut log| log.write_all(format!("{name}\n").as_bytes())));
         }

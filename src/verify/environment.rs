@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use sandbox::{Enforcement, Step};
+use sandbox::{Enforcement, SHARED_FOLDERS, Step};
 use sha2::{Digest, Sha256};
 
 use crate::model::plan::{Injection, Network, VerifySettings};
@@ -20,9 +20,6 @@ use crate::workspace::{HostEnvironment, seen};
 
 /// Variables that describe a terminal or a person at it. A verifier gets them only where the plan names them.
 const OF_A_SESSION: [&str; 4] = ["TERM", "COLORTERM", "NO_COLOR", "EDITOR"];
-
-/// Folders in which paths are new every time.
-const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
 /// The user's variables that a verifier gets, and those the plan names that are not set.
 pub(super) fn passed(host: &HostEnvironment, settings: &VerifySettings) -> (BTreeMap<OsString, OsString>, Vec<String>) {
@@ -154,7 +151,7 @@ fn secrets<'a>(host: &'a HostEnvironment, network: &'a Network) -> BTreeMap<&'a 
 
 /// The paths that are the same the next time.
 fn lasting(paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    paths.into_iter().filter(|path| !TEMPORARY.iter().any(|folder| path.starts_with(folder))).collect()
+    paths.into_iter().filter(|path| !SHARED_FOLDERS.iter().any(|folder| path.starts_with(folder))).collect()
 }
 
 /// Which program a box takes `name` for, so that an update or another version earlier on the search path is noticed.

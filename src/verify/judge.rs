@@ -388,7 +388,7 @@ fn is_lasting(verdict: Verdict) -> bool {
 
 fn enforcement(of: &Verification<'_>) -> Result<Enforcement, String> {
     let Verification { capturer, place, settings, .. } = of;
-    let policy = working_box(&capturer.environment, &capturer.surroundings, place, &settings.sandbox);
+    let policy = working_box(&capturer.environment, &capturer.surroundings, place, &settings.sandbox, &capturer.pinned);
     let mut policy = policy.map_err(|error| with_causes(&error))?;
     // A verifier ends no turns, so nobody would answer.
     policy.listen.clear();

@@ -14,30 +14,30 @@ use super::open_files;
 use super::outside::Outside;
 use super::private::seen;
 use super::surroundings::Surroundings;
-use crate::model::plan::{Network, SandboxSettings};
+use crate::model::plan::{Network, PinnedPaths, SandboxSettings};
 use crate::store::Workplace;
 
-/// The box an agent, or a verifier, works in.
+/// The box an agent, or a verifier, works in. Host paths must lead where they led when the run started, as `pinned` says.
 pub fn working_box(
     host: &HostEnvironment,
     around: &Surroundings,
     place: &Workplace,
     settings: &SandboxSettings,
+    pinned: &PinnedPaths,
 ) -> Result<Policy, Error> {
     let home = PrivateDir { source: place.home(), target: host.home.clone() };
     let mut policy = hidden(Policy::new(place.worktree(), home, place.tmp()), host, around);
     policy.may_lack.clone_from(&settings.allow_degraded);
-    policy = match &settings.network {
-        Network::None => policy.network(BoxNetwork::None),
-        Network::Host => resolver(policy.network(BoxNetwork::Host)),
-        Network::Allow(_) => policy.network(BoxNetwork::Relay { port: seen::RELAY_PORT }),
-    };
+    policy = policy.network(network_of(&settings.network));
+    if settings.network == Network::Host {
+        policy = resolver(policy);
+    }
     policy = policy.limits(sandbox::Limits { open_files: open_files::of_boxes(), ..settings.limits.of_box() });
     if settings.nested {
         refuse_nesting_to_root()?;
         policy = policy.nesting(Nesting::Allowed);
     }
-    let outside = Outside::load(host, around, place, settings)?;
+    let outside = Outside::load(host, around, place, settings, pinned)?;
     let may_show = |folder: &Path| !around.touches(folder) && outside.leaves(folder);
     for folder in host.tool_folders().into_iter().filter(|folder| may_show(folder)) {
         policy = exposed(policy, Expose::read_only(folder));
@@ -65,6 +65,15 @@ pub fn working_box(
         .pin(place.worktree().join(".git"))
         .listen(seen::TURN_SOCKET)
         .hostname("sandbox"))
+}
+
+/// The network of a box, as a plan wants it.
+pub fn network_of(wanted: &Network) -> BoxNetwork {
+    match wanted {
+        Network::None => BoxNetwork::None,
+        Network::Host => BoxNetwork::Host,
+        Network::Allow(_) => BoxNetwork::Relay { port: seen::RELAY_PORT },
+    }
 }
 
 /// The same box where nothing can be mounted: what is not named is not seen, so the tools that lie in places of their own are

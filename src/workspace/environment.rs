@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sandbox::proxy::Upstream;
-use sandbox::{Enforcement, Launcher, Layer, Reach};
+use sandbox::{Enforcement, Launcher, Layer, Reach, SHARED_FOLDERS};
 
 use super::error::Error;
 use crate::model::plan::Network;
@@ -83,9 +83,6 @@ const CARGO_FOLDERS: [&str; 2] = ["registry", "git"];
 /// What the kernel appends to the path of a program whose file was deleted or replaced.
 const DELETED: &str = " (deleted)";
 
-/// Places of the host that a box does not show, beside the home.
-const UNSEEN: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
-
 impl HostEnvironment {
     /// The environment of this process. `None` if it has no usable home directory.
     pub fn of_this_process() -> Option<Self> {
@@ -129,21 +126,38 @@ impl HostEnvironment {
         folders
     }
 
-    /// Where a tool of [`TOOL_ROOTS`] lies, if it is there.
-    fn tool_roots(&self) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
-        TOOL_ROOTS.iter().filter_map(|(variable, below_home)| {
-            let place = match self.variable(variable) {
-                Some(place) => PathBuf::from(place),
-                None if below_home.is_empty() => return None,
-                None => self.home.join(below_home),
-            };
-            Some((*variable, place.canonicalize().ok()?))
+    /// Where a tool of [`TOOL_ROOTS`] would lie.
+    fn named_roots(&self) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
+        TOOL_ROOTS.iter().filter_map(|(variable, below_home)| match self.variable(variable) {
+            Some(place) => Some((*variable, PathBuf::from(place))),
+            None if below_home.is_empty() => None,
+            None => Some((*variable, self.home.join(below_home))),
         })
     }
 
-    /// `$CARGO_HOME`, if it is there.
+    /// Where it lies, if it is there.
+    fn tool_roots(&self) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
+        self.named_roots().filter_map(|(variable, place)| Some((variable, place.canonicalize().ok()?)))
+    }
+
+    /// `$CARGO_HOME`, there or not.
+    fn named_cargo_home(&self) -> PathBuf {
+        self.variable("CARGO_HOME").map_or_else(|| self.home.join(".cargo"), PathBuf::from)
+    }
+
+    /// The same, if it is there.
     fn cargo_home(&self) -> Option<PathBuf> {
-        self.variable("CARGO_HOME").map_or_else(|| self.home.join(".cargo"), PathBuf::from).canonicalize().ok()
+        self.named_cargo_home().canonicalize().ok()
+    }
+
+    /// Everything that each box is shown if it is there, by the names under which it is looked for.
+    pub(super) fn named_places(&self) -> Vec<PathBuf> {
+        let mut places: Vec<PathBuf> = self.variable("PATH").into_iter().flat_map(std::env::split_paths).collect();
+        places.extend(self.named_roots().map(|(_, place)| place));
+        let cargo = self.named_cargo_home();
+        places.extend(CARGO_FOLDERS.map(|folder| cargo.join(folder)));
+        places.retain(|place| place.is_absolute());
+        places
     }
 
     /// Folders a box must be shown for the user's tools to work in it, because they lie where it sees nothing.
@@ -180,12 +194,12 @@ impl HostEnvironment {
 
     /// Whether a folder may be shown at all: not one that holds the home, or everybody's temporary files.
     fn is_narrow(&self, folder: &Path) -> bool {
-        !self.home.starts_with(folder) && !UNSEEN.iter().any(|unseen| Path::new(unseen).starts_with(folder))
+        !self.home.starts_with(folder) && !SHARED_FOLDERS.iter().any(|unseen| Path::new(unseen).starts_with(folder))
     }
 
     /// Whether a box would not see this place of the host.
     pub fn is_unseen(&self, place: &Path) -> bool {
-        place.starts_with(&self.home) || UNSEEN.iter().any(|unseen| place.starts_with(unseen))
+        place.starts_with(&self.home) || SHARED_FOLDERS.iter().any(|unseen| place.starts_with(unseen))
     }
 
     /// The variables of a box, before those that name its own places: the allow-list, and what the plan names.

@@ -39,6 +39,21 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// A host path of the plan could be made to lead elsewhere by an agent.
+    #[error(
+        "`{path}`, shown to or hidden from {whose}, lies in `{writable}`, which {writer} may write under `expose_rw`, and so \
+         could make lead to any file of yours: list `{writable}` itself, or something outside of it"
+    )]
+    Movable {
+        /// Whose box it is for.
+        whose: String,
+        /// The path as written.
+        path: String,
+        /// Who may write around it.
+        writer: String,
+        /// The path under `expose_rw` as written.
+        writable: String,
+    },
     /// The plan's `nested` asks for what root's boxes cannot have.
     #[error(
         "`sandbox.nested` is not for root: a sandbox inside needs a fresh /proc, and through one a box of root's could \
@@ -101,7 +116,7 @@ impl Error {
         match self {
             Self::Git(error) => error.fault(),
             Self::Store(error) => error.fault(),
-            Self::Expose { .. } | Self::Hide { .. } | Self::Seed { .. } => Fault::Plan,
+            Self::Expose { .. } | Self::Hide { .. } | Self::Movable { .. } | Self::Seed { .. } => Fault::Plan,
             Self::NestedAsRoot | Self::Io { .. } | Self::Place { .. } | Self::Program { .. } | Self::Exposed { .. } => {
                 Fault::Environment
             }

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::environment::{HostEnvironment, expand_home};
+use super::environment::HostEnvironment;
 use super::error::Error;
+use super::pinned::still_at;
 use super::surroundings::Surroundings;
-use crate::model::plan::SandboxSettings;
+use crate::model::plan::{PinnedPaths, SandboxSettings};
 use crate::store::Workplace;
 
 /// Without what lies here no program starts.
@@ -29,18 +30,20 @@ impl Outside {
         around: &Surroundings,
         place: &Workplace,
         settings: &SandboxSettings,
+        pinned: &PinnedPaths,
     ) -> Result<Self, Error> {
         let mut outside = Self { read_only: Vec::new(), writable: Vec::new(), hidden: Vec::new() };
+        let found = |wanted: &str| still_at(host, pinned, wanted);
         for wanted in &settings.expose_rw {
-            let path = to_show(host, around, wanted)?;
+            let path = to_show(host, around, wanted, found(wanted))?;
             refuse_programs(host, around, wanted, &path)?;
             outside.writable.push(path);
         }
         for wanted in &settings.expose {
-            outside.read_only.push(to_show(host, around, wanted)?);
+            outside.read_only.push(to_show(host, around, wanted, found(wanted))?);
         }
         for wanted in &settings.hide {
-            let path = to_hide(host, around, place, wanted)?;
+            let path = to_hide(host, around, place, wanted, found(wanted))?;
             if outside.read_only.iter().chain(&outside.writable).any(|shown| *shown == path) {
                 let why = "it is to be shown, too: name it in one of the lists".to_owned();
                 return Err(Error::Hide { path: wanted.clone(), why });
@@ -74,17 +77,14 @@ impl Outside {
     }
 }
 
-fn found(host: &HostEnvironment, wanted: &str) -> Result<PathBuf, String> {
-    let path = expand_home(wanted, &host.home);
-    if !path.is_absolute() {
-        return Err("it must be absolute, or begin with `~/`".to_owned());
-    }
-    path.canonicalize().map_err(|error| error.to_string())
-}
-
-fn to_show(host: &HostEnvironment, around: &Surroundings, wanted: &str) -> Result<PathBuf, Error> {
+fn to_show(
+    host: &HostEnvironment,
+    around: &Surroundings,
+    wanted: &str,
+    found: Result<PathBuf, String>,
+) -> Result<PathBuf, Error> {
     let refused = |why: String| Error::Expose { path: wanted.to_owned(), why };
-    let path = found(host, wanted).map_err(refused)?;
+    let path = found.map_err(refused)?;
     if around.touches(&path) {
         return Err(refused("it holds, or lies in, the repository or the worktrees of agents".to_owned()));
     }
@@ -109,9 +109,15 @@ fn refuse_programs(host: &HostEnvironment, around: &Surroundings, wanted: &str, 
     }
 }
 
-fn to_hide(host: &HostEnvironment, around: &Surroundings, place: &Workplace, wanted: &str) -> Result<PathBuf, Error> {
+fn to_hide(
+    host: &HostEnvironment,
+    around: &Surroundings,
+    place: &Workplace,
+    wanted: &str,
+    found: Result<PathBuf, String>,
+) -> Result<PathBuf, Error> {
     let refused = |why: String| Error::Hide { path: wanted.to_owned(), why };
-    let path = found(host, wanted).map_err(refused)?;
+    let path = found.map_err(refused)?;
     if !path.is_dir() {
         return Err(refused("it is not a folder; name the folder that holds it".to_owned()));
     }

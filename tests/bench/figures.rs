@@ -51,7 +51,9 @@ fn unmake(scene: &Scene, workspace: &Workspace, agent: &AgentName) {
 
 fn enforcement(scene: &Scene, workspace: &Workspace, task: &AgentTask) -> Enforcement {
     let capturer = &scene.capturer;
-    let policy = working_box(&capturer.environment, &capturer.surroundings, &workspace.place, &task.sandbox).unwrap();
+    let policy =
+        working_box(&capturer.environment, &capturer.surroundings, &workspace.place, &task.sandbox, &capturer.pinned)
+            .unwrap();
     Enforcement::plan(&policy, &capturer.host).unwrap()
 }
 

@@ -60,6 +60,7 @@ impl Scene {
             may_lack: std::collections::BTreeSet::new(),
             incoming: state.incoming(),
             environment,
+            pinned: std::collections::BTreeMap::new(),
             host,
             date: 1_700_000_000,
             pack_size: 1 << 30,

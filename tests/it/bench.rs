@@ -161,6 +161,7 @@ impl Bench {
             repository: repository.clone(),
             surroundings: Surroundings::load(&repository, &root).unwrap(),
             environment,
+            pinned: BTreeMap::new(),
             host,
             may_lack: std::collections::BTreeSet::new(),
             incoming: state.incoming(),

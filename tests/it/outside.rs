@@ -5,9 +5,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use serde_json::Value;
 use worktree_sandbox::model::AttemptOutcome;
+use worktree_sandbox::workspace::pin;
 
 use crate::bench::Bench;
+use crate::flow::plan;
 use crate::world::World;
 
 fn at(path: &Path) -> String {
@@ -201,4 +204,144 @@ async fn what_a_box_needs_cannot_be_hidden() {
     bench.expect(&end, AttemptOutcome::SandboxRefused);
     assert!(bench.reason().contains("name it in one of the lists"), "{}", bench.reason());
     assert!(!bench.worktree().join("never").exists());
+}
+
+/// Puts a link to the user's keys where the tools were.
+const SWAP: &str = "mv ~/data/x/tools ~/data/x/mine && ln -s ../../.ssh ~/data/x/tools";
+
+/// A world whose home has keys, and tools below a folder of data.
+fn world_with_keys() -> World {
+    let world = World::new();
+    for folder in [".ssh", "data/x/tools"] {
+        fs::create_dir_all(world.home().join(folder)).unwrap();
+    }
+    fs::write(world.home().join(".ssh/id"), "private key\n").unwrap();
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_made_a_link_of_is_not_shown_to_the_next() {
+    for pinned in [false, true] {
+        let mut bench = Bench::new(world_with_keys()).await;
+        let readable = ["cat ~/.ssh/id"];
+        bench.task().sandbox.expose = vec!["~/data/x/tools".to_owned()];
+        if pinned {
+            bench.capturer.pinned = pin(&bench.capturer.environment, &bench.plan).unwrap();
+            // As long as it leads where it led, it is shown.
+            let end = bench.attempt(&["ls -d ~/data/x/tools"]).await;
+            bench.expect(&end, AttemptOutcome::NoChanges);
+        }
+        // Another agent, of another run say.
+        let shown = std::mem::take(&mut bench.task().sandbox.expose);
+        bench.task().sandbox.expose_rw = vec!["~/data".to_owned()];
+        let end = bench.attempt(&[SWAP]).await;
+        bench.expect(&end, AttemptOutcome::NoChanges);
+        bench.memory.output.lock().unwrap().clear();
+        bench.task().sandbox.expose_rw.clear();
+        bench.task().sandbox.expose = shown;
+        let end = bench.attempt(&readable).await;
+        if pinned {
+            bench.expect(&end, AttemptOutcome::SandboxRefused);
+            let (reason, keys) = (bench.reason(), at(&bench.world.home().join(".ssh")));
+            assert!(reason.contains("`~/data/x/tools`") && reason.contains(&keys), "{reason}");
+            assert_eq!(bench.memory.printed(), "");
+            // Nor written, nor taken for what is to be hidden.
+            let path = std::mem::take(&mut bench.task().sandbox.expose);
+            for hidden in [false, true] {
+                let settings = &mut bench.task().sandbox;
+                (settings.expose_rw, settings.hide) =
+                    if hidden { (vec![], path.clone()) } else { (path.clone(), vec![]) };
+                let end = bench.attempt(&["echo planted > ~/.ssh/id"]).await;
+                bench.expect(&end, AttemptOutcome::SandboxRefused);
+            }
+            assert_eq!(fs::read_to_string(bench.world.home().join(".ssh/id")).unwrap(), "private key\n");
+        } else {
+            // The attack is one: so it went where nothing was pinned.
+            bench.expect(&end, AttemptOutcome::NoChanges);
+            assert_eq!(bench.memory.printed(), "private key\n");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_an_agent_could_make_lead_elsewhere_is_refused_before_anything_is_made() {
+    let mut world = world_with_keys();
+    let home = world.home();
+    for folder in [".cargo/registry", "outside", "own", "later"] {
+        fs::create_dir_all(home.join(folder)).unwrap();
+    }
+    for (link, target) in [("way-in", "data/x"), ("data/x/out", "outside"), ("twice", "data/x/out")] {
+        symlink(home.join(target), home.join(link)).unwrap();
+    }
+    world.set("NVM_DIR", home.join("own/nvm"));
+    world.set("PATH", format!("/usr/local/bin:/usr/bin:/bin:{}", home.join("later/bin").display()));
+    let agent = |name: &str, keys: &str| {
+        format!("[agents.{name}]\nowns = [\"{name}\"]\nrun = [\"sh\", \"-c\", \"echo > {name}\"]\nsandbox.{keys}\n")
+    };
+    let writes = |paths: &str| agent("a", &format!("expose_rw = [{paths}]"));
+    let refused = [
+        (writes("'~/data'") + &agent("b", "expose = ['~/data/x/tools']"), "~/data/x/tools", "~/data", "agent `b`"),
+        (writes("'~/data'") + &agent("b", "expose_rw = ['~/data/x']"), "~/data/x", "~/data", "agent `b`"),
+        (writes("'~/data'") + &agent("b", "hide = ['~/data/x']"), "~/data/x", "~/data", "agent `b`"),
+        (writes("'~/data'") + &agent("b", "expose = ['~/way-in']"), "~/way-in", "~/data", "agent `b`"),
+        (writes("'~/way-in'") + &agent("b", "expose = ['~/data/x/tools']"), "~/data/x/tools", "~/way-in", "agent `b`"),
+        (writes("'~/data', '~/data/x'"), "~/data/x", "~/data", "agent `a`"),
+        (writes("'~/data']\nsandbox.expose = ['~/data/x'"), "~/data/x", "~/data", "agent `a`"),
+        (writes("'~/data']\nsandbox.hide = ['~/data/x'"), "~/data/x", "~/data", "agent `a`"),
+        (writes("'~/data'") + &agent("b", "expose = ['~/data/x/out']"), "~/data/x/out", "~/data", "agent `b`"),
+        (writes("'~/data'") + &agent("b", "expose = ['~/twice']"), "~/twice", "~/data", "agent `b`"),
+        // What no plan names and every box is shown, there or not.
+        (writes("'~/.cargo'"), ".cargo/registry", "~/.cargo", "every box"),
+        (writes("'~/own'"), "own/nvm", "~/own", "every box"),
+        (writes("'~/later'"), "later/bin", "~/later", "every box"),
+        // The verifier is shown what is under `sandbox`.
+        (
+            "[sandbox]\nexpose = ['~/data/x/tools']\n[verify]\ncommand = ['true']\n".to_owned()
+                + &writes("'~/data']\nsandbox.expose = ["),
+            "~/data/x/tools",
+            "~/data",
+            "the verifier",
+        ),
+    ];
+    for (text, path, writable, whose) in refused {
+        let ran = world.sandbox(&["run", &plan(&world, &text)]).expect(3);
+        let told = &ran.stderr;
+        assert!(told.contains(&format!("{path}`")) && told.contains(&format!("`{writable}`")), "{text}{told}");
+        assert!(told.contains(whose) && told.contains("agent `a`"), "{text}{told}");
+        let runs = fs::read_dir(world.store().join("runs")).into_iter().flatten().count();
+        assert!(runs == 0 && !world.worktrees().exists(), "{text}");
+    }
+    // What is not there may be made a link by whoever comes first.
+    let ran = world.sandbox(&["run", &plan(&world, &agent("b", "expose = ['~/data/absent']"))]).expect(3);
+    assert!(ran.stderr.contains("~/data/absent"), "{ran:?}");
+    // The place itself stays what it is: one may be shown what another writes.
+    let text = writes("'~/data'") + &agent("b", "expose = ['~/data']") + &agent("c", "expose_rw = ['~/data']");
+    world.sandbox(&["run", &plan(&world, &text)]).expect(1);
+    assert_eq!(world.sandbox(&["status", "--json"]).expect(0).json()["data"]["agents"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_run_remembers_where_its_paths_led() {
+    let world = world_with_keys();
+    let outcome = |world: &World| {
+        let status = world.sandbox(&["status", "--json"]).expect(0).json();
+        status["data"]["agents"][0]["state"].as_str().unwrap().to_owned()
+    };
+    let text = "[run]\nname = 'p'\n[agents.a]\nowns = ['a']\nrun = ['sh', '-c', 'ls ~/data/x/tools >> a; echo >> a']\n\
+                sandbox.expose = ['~/data/x/tools']\n";
+    world.sandbox(&["run", &plan(&world, text)]).expect(1);
+    assert_eq!(outcome(&world), "completed");
+    let settings = world.store().join("runs/p-1/settings.json");
+    let mut kept: Value = serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
+    let tools = world.home().join("data/x/tools");
+    assert_eq!(kept["pinnedPaths"]["~/data/x/tools"], at(&tools));
+    fs::rename(&tools, world.home().join("data/x/mine")).unwrap();
+    symlink(world.home().join(".ssh"), &tools).unwrap();
+    world.sandbox(&["retry", "a"]).expect(1);
+    assert_eq!(outcome(&world), "sandbox_refused");
+    // One that was begun by a version that did not keep it goes on as it did.
+    kept.as_object_mut().unwrap().remove("pinnedPaths");
+    fs::write(&settings, kept.to_string()).unwrap();
+    world.sandbox(&["retry", "a"]).expect(1);
+    assert_eq!(outcome(&world), "completed");
 }

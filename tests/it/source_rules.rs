@@ -404,6 +404,19 @@ fn no_test_is_left_out_for_good() {
 
 /// Places of one machine, which mean nothing on another.
 #[test]
+fn one_file_has_the_names_of_our_variables() {
+    let known = worktree_sandbox::store::env::ALL.iter().map(|variable| variable.name);
+    let ours = known.filter(|name| name.starts_with("SANDBOX_")).chain(["SANDBOX_DIE_AT", "SANDBOX_DIE_LOG"]);
+    let sources = sources(&["src/"]);
+    for name in ours {
+        let quoted = format!("\"{name}\"");
+        let holders: Vec<&str> =
+            sources.iter().filter(|(_, text)| text.contains(&quoted)).map(|(path, _)| path.as_str()).collect();
+        assert_eq!(holders, ["src/store/env.rs"], "{name}");
+    }
+}
+
+#[test]
 fn nothing_names_the_machine_it_was_written_on() {
     let places = [concat!("/wo", "rk"), concat!("/fa", "rm"), concat!("../sha", "red")];
     let mut found = Vec::new();

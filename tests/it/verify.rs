@@ -75,6 +75,7 @@ impl Scene {
             incoming: state.incoming(),
             repository,
             environment,
+            pinned: std::collections::BTreeMap::new(),
             date: 1_700_000_000,
             pack_size: 64 << 20,
             memory: 8 << 30,

@@ -70,12 +70,17 @@ impl Dialer {
     }
 
     async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, String> {
-        let (resolver, lookups, name) = (Arc::clone(&self.resolver), Arc::clone(&self.lookups), name.to_owned());
-        // Apart, so that its place is taken until it is over, also when nobody waits for it any more.
-        let looking = tokio::spawn(async move {
-            let _place = lookups.acquire_owned().await;
-            resolver.resolve(name).await
-        });
+        let looking = async {
+            // Who gives up waiting for a place leaves nothing behind: no look-up begins that nobody waits for.
+            let place = Arc::clone(&self.lookups).acquire_owned().await;
+            let found = self.resolver.resolve(name.to_owned());
+            // Apart, so that its place is taken until it is over, also when nobody waits for it any more.
+            let apart = tokio::spawn(async move {
+                let _place = place;
+                found.await
+            });
+            apart.await
+        };
         match tokio::time::timeout(self.bounds.resolve, looking).await {
             Err(_) => Err(format!("its name was not resolved in {} s", self.bounds.resolve.as_secs())),
             Ok(Err(_)) => Err("its name could not be resolved".to_owned()),

@@ -1,11 +1,17 @@
 //! What a hostile client cannot use up.
 
-use super::scene::{Came, Names, Scene, Server, WAYS, ask, head, rest, rules};
+use super::scene::{Came, Clock, Names, Scene, Server, WAYS, ask, head, rest, rules};
 use crate::bench::soon;
-use sandbox::proxy::{Bounds, Injections};
+use sandbox::proxy::{Bounds, Injections, Proxy, Resolve, Setup};
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 const MOMENT: Duration = Duration::from_millis(200);
 
@@ -48,21 +54,21 @@ async fn who_says_nothing_or_too_slowly_is_cut_off() {
     }
     // A byte now and then does not help: the whole head has its time.
     let mut stream = scene.connect().await;
-    let slow = async {
-        while stream.write_all(b"x").await.is_ok() {
-            tokio::time::sleep(MOMENT / 4).await;
-        }
-    };
-    soon(slow).await;
+    let clock = Clock::stop();
+    while stream.write_all(b"x").await.is_ok() {
+        clock.pass(MOMENT / 4).await;
+        assert!(clock.passed() < 4 * MOMENT, "it is still listened to");
+    }
+    assert!(clock.passed() >= MOMENT, "cut off after {:?}", clock.passed());
 }
 
 #[tokio::test]
 async fn a_tunnel_in_which_nothing_moves_is_closed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
-    // Long enough that a busy machine does not pass for a silent client.
-    let idle = 4 * MOMENT;
+    let idle = Duration::from_mins(10);
     let mut scene = impatient(rules(&["127.0.0.1:PORT"], &[], at.port()), Bounds { idle, ..Bounds::default() }).await;
+    let clock = Clock::stop();
     for half_closed in [false, true] {
         let mut client = scene.connect().await;
         client.write_all(format!("CONNECT {at} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
@@ -72,16 +78,76 @@ async fn a_tunnel_in_which_nothing_moves_is_closed() {
         for _ in 0..10 {
             server.write_all(b"x").await.unwrap();
             soon(client.read_u8()).await.unwrap();
-            tokio::time::sleep(MOMENT).await;
+            clock.pass(idle / 4).await;
         }
         if half_closed {
             client.shutdown().await.unwrap();
         }
+        clock.pass(idle / 2).await;
+        assert!(client.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock), "too soon");
+        clock.pass(idle / 2).await;
         assert_eq!(rest(&mut client).await, "");
         drop(soon(server.read_to_end(&mut Vec::new())).await);
         let visit = scene.visit().await;
         assert!(visit.took >= 2 * idle && visit.down == 10, "{visit:?}");
     }
+}
+
+/// A resolver whose answers come when its door is opened.
+#[derive(Clone)]
+struct Slow(Arc<Door>);
+
+struct Door {
+    open: Semaphore,
+    asked: AtomicUsize,
+}
+
+impl Resolve for Slow {
+    fn resolve(&self, _: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+        let door = Arc::clone(&self.0);
+        door.asked.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            drop(door.open.acquire().await);
+            Err(io::Error::other("too late"))
+        })
+    }
+}
+
+/// However often a client asks for a name that takes long, few look-ups are made, and none once nobody waits for it.
+#[tokio::test]
+async fn look_ups_do_not_pile_up() {
+    let slow = Slow(Arc::new(Door { open: Semaphore::new(0), asked: AtomicUsize::new(0) }));
+    let bounds = Bounds { resolve: MOMENT, ..Bounds::default() };
+    let (rules, injections) = (rules(&["slow.example:443"], &[], 1), Injections::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let setup = Setup { rules, injections, resolver: Arc::new(slow.clone()), bounds };
+    let proxy = Proxy::start(listener, setup, drop);
+    let mut all = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        all.spawn(async move {
+            let mut client = TcpStream::connect(at).await.unwrap();
+            client.write_all(b"CONNECT slow.example:443 HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            head(&mut client).await
+        });
+    }
+    while let Some(answer) = soon(all.join_next()).await {
+        let answer = answer.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
+    }
+    let asked = || slow.0.asked.load(Ordering::Relaxed);
+    let before = asked();
+    assert!((1..40).contains(&before), "{before} look-ups at once");
+    soon(proxy.stop()).await;
+    // Those that were begun end now; all that waits for them, or would begin after them, is gone when nobody holds the door.
+    slow.0.open.close();
+    soon(async {
+        while Arc::strong_count(&slow.0) > 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(asked(), before, "look-ups that began after the end");
 }
 
 /// More connections than there is room for: all are served, some later.

@@ -7,9 +7,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// A resolver that answers what it was told to, each time the next, the last for ever. It knows no other name.
 #[derive(Clone, Default)]
@@ -93,6 +95,38 @@ impl Scene {
             all.push(visit);
         }
         all
+    }
+}
+
+/// A clock that stands still but when it is moved: how long something takes is then no matter of the machine's.
+///
+/// Tokio's own paused clock runs ahead whenever nothing is to be done, also while bytes are under way between sockets. It
+/// does not while a blocking task is at work, so there is one, until this is dropped.
+pub(crate) struct Clock {
+    _held: std::sync::mpsc::Sender<()>,
+    begun: Instant,
+}
+
+impl Clock {
+    pub(crate) fn stop() -> Self {
+        tokio::time::pause();
+        let (held, until) = std::sync::mpsc::channel::<()>();
+        drop(tokio::task::spawn_blocking(move || until.recv()));
+        Self { _held: held, begun: Instant::now() }
+    }
+
+    /// Lets so much time pass, once all that is under way has arrived and been dealt with.
+    pub(crate) async fn pass(&self, time: Duration) {
+        for _ in 0..16 {
+            // Sockets are looked at before this task's next turn.
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(time).await;
+    }
+
+    /// How much has passed.
+    pub(crate) fn passed(&self) -> Duration {
+        self.begun.elapsed()
     }
 }
 
