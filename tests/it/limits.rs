@@ -233,3 +233,20 @@ fn what_cannot_be_enforced_is_refused_before_anything_is_made() {
         assert!(!checked.stdout.contains("cannot be enforced here"), "{}", checked.stdout);
     }
 }
+
+#[test]
+fn a_box_holds_fewer_open_files_than_who_runs_it() {
+    let world = World::new();
+    // Who may hold no more than a box could not hand anything to another box while the first floods the kernel's queues.
+    let script = "ulimit -Sn; ulimit -Hn; grep 'open files' /proc/1/limits";
+    let program = crate::world::program();
+    let asked =
+        format!("ulimit -Sn 300; ulimit -Hn 900; exec '{}' exec --name a -- sh -c \"{script}\"", program.display());
+    let mut command = world.command("/bin/bash");
+    let ran: crate::world::Ran = command.args(["-c", &asked]).output().unwrap().into();
+    let said = world.sandbox(&["logs", "a"]).expect(0).stdout;
+    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(lines.contains(&vec!["300"]) && lines.contains(&vec!["450"]), "{said} {ran:?}");
+    // The first process of the box has what the executor has: the hard limit as its soft one.
+    assert!(lines.contains(&vec!["Max", "open", "files", "900", "900", "files"]), "{said} {ran:?}");
+}
