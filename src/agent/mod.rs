@@ -14,7 +14,7 @@ mod error;
 pub mod network;
 pub mod output;
 pub mod supervise;
-mod turn;
+pub(crate) mod turn;
 pub mod turn_socket;
 
 pub use attempt::{Assignment, AttemptEnd};

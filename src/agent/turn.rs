@@ -30,13 +30,13 @@ pub(super) struct Progress {
 
 /// How a turn came to its end.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TurnEnd {
-    pub(super) label: String,
-    pub(super) tool: Option<String>,
-    pub(super) end: Option<ProcessEnd>,
-    pub(super) leftovers: u32,
-    pub(super) interrupted: bool,
-    pub(super) live: bool,
+pub(crate) struct TurnEnd {
+    pub(crate) label: String,
+    pub(crate) tool: Option<String>,
+    pub(crate) end: Option<ProcessEnd>,
+    pub(crate) leftovers: u32,
+    pub(crate) interrupted: bool,
+    pub(crate) live: bool,
 }
 
 /// What is needed to record a turn.
@@ -118,30 +118,37 @@ impl Scribe<'_> {
     }
 
     fn tell(&self, turn: TurnId, ended: &TurnEnd, record: &TurnRecord) -> Result<(), Error> {
-        let tell = |kind| self.record(Subject::turn(self.ledger.agent, turn), kind);
-        if !record.empty {
-            tell(EventKind::ChangeDetected(Box::new(record.change_set.clone())))?;
-        }
-        if !record.outside_since_fork.is_empty() {
-            tell(EventKind::ScopeWarning(ScopeWarning { outside_owned_scope: record.outside_since_fork.clone() }))?;
-        }
-        tell(EventKind::CheckpointCreated(Box::new(record.checkpoint.clone())))?;
-        tell(EventKind::TurnFinished(TurnFinished {
-            label: ended.label.clone(),
-            snapshot: record.snapshot.clone(),
-            tree: record.tree.clone(),
-            patch: record.checkpoint.patch_path.clone(),
-            changed: record.change_set.changed_paths.len() as u64,
-            end: ended.end,
-            leftover_processes: ended.leftovers,
-            interrupted: ended.interrupted,
-            live: ended.live,
-            empty: record.empty,
-        }))
+        events(ended, record).into_iter().try_for_each(|kind| self.record(Subject::turn(self.ledger.agent, turn), kind))
     }
 
     pub(super) fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
         tokio::task::block_in_place(|| self.journal.record(subject, kind))?;
         Ok(())
     }
+}
+
+/// What a turn that has been written down is told as, in order.
+pub(crate) fn events(ended: &TurnEnd, record: &TurnRecord) -> Vec<EventKind> {
+    let mut events = Vec::new();
+    if !record.empty {
+        events.push(EventKind::ChangeDetected(Box::new(record.change_set.clone())));
+    }
+    if !record.outside_since_fork.is_empty() {
+        let outside_owned_scope = record.outside_since_fork.clone();
+        events.push(EventKind::ScopeWarning(ScopeWarning { outside_owned_scope }));
+    }
+    events.push(EventKind::CheckpointCreated(Box::new(record.checkpoint.clone())));
+    events.push(EventKind::TurnFinished(TurnFinished {
+        label: ended.label.clone(),
+        snapshot: record.snapshot.clone(),
+        tree: record.tree.clone(),
+        patch: record.checkpoint.patch_path.clone(),
+        changed: record.change_set.changed_paths.len() as u64,
+        end: ended.end,
+        leftover_processes: ended.leftovers,
+        interrupted: ended.interrupted,
+        live: ended.live,
+        empty: record.empty,
+    }));
+    events
 }

@@ -28,3 +28,4 @@ pub use identity::card_id;
 pub use lanes::{Lane, Lanes, Standing, lanes};
 pub use merge_error::merge_error;
 pub use scope::scope;
+pub use wording::in_run;

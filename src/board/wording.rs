@@ -1,8 +1,8 @@
 //! Words that several kinds of cards use.
 
 use crate::git::Entry;
-use crate::model::card::{CardOption, Stage};
-use crate::model::{AgentName, CardId, RepoPath};
+use crate::model::card::{Card, CardOption, Stage};
+use crate::model::{AgentName, CardId, RepoPath, RunId};
 
 /// How many paths a summary names.
 const NAMED: usize = 3;
@@ -19,6 +19,18 @@ pub(super) fn listed(paths: &[RepoPath]) -> String {
 /// Names in a line.
 pub(super) fn named(agents: &[AgentName]) -> String {
     agents.iter().map(|agent| format!("`{agent}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The card with its commands naming the run: without it, that of the newest is meant.
+pub fn in_run(mut card: Card, run: &RunId) -> Card {
+    for option in &mut card.options {
+        if option.command == "sandbox merge" {
+            option.command = format!("sandbox merge {run}");
+        } else if option.command.starts_with("sandbox ") {
+            option.command = format!("{} --run {run}", option.command);
+        }
+    }
+    card
 }
 
 pub(super) fn option(title: impl Into<String>, command: impl Into<String>) -> CardOption {

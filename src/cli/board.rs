@@ -49,12 +49,12 @@ pub(super) fn board(args: &BoardArgs, settings: &Settings, printer: &mut Printer
         Some(BoardVerb::Approve(args)) => {
             let (desk, run, card) = sit_down(asked, &args.card, settings)?;
             let decided = desk.approve(&card, why(args)?).map_err(|error| Error::from(error).in_run(&run))?;
-            tell("board approve", run, decided, settings, printer);
+            tell("board approve", run, decided, &desk, printer);
         }
         Some(BoardVerb::Dismiss(args)) => {
             let (desk, run, card) = sit_down(asked, &args.card, settings)?;
             let decided = desk.dismiss(&card, why(args)?).map_err(|error| Error::from(error).in_run(&run))?;
-            tell("board dismiss", run, decided, settings, printer);
+            tell("board dismiss", run, decided, &desk, printer);
         }
         Some(BoardVerb::Resolve(args)) => resolve(args, asked, settings, printer)?,
     }
@@ -63,6 +63,9 @@ pub(super) fn board(args: &BoardArgs, settings: &Settings, printer: &mut Printer
 
 fn resolve(args: &ResolveArgs, asked: Option<&str>, settings: &Settings, printer: &mut Printer) -> Result<(), Error> {
     let why = checked(args.why.as_ref())?;
+    if args.from.as_deref() == Some("") {
+        return Err(Error::new(ErrorKind::Usage, "`--from` names neither a folder nor a commit"));
+    }
     let (desk, run, card) = sit_down(asked, &args.card, settings)?;
     let in_run = |error: crate::run::Error| Error::from(error).in_run(&run);
     if args.edit {
@@ -92,7 +95,7 @@ fn resolve(args: &ResolveArgs, asked: Option<&str>, settings: &Settings, printer
         (None, Some(from)) => desk.take_from_commit(&card, from, why),
         (None, None) => desk.done(&card, why),
     };
-    tell("board resolve", run.clone(), decided.map_err(in_run)?, settings, printer);
+    tell("board resolve", run.clone(), decided.map_err(in_run)?, &desk, printer);
     Ok(())
 }
 
@@ -119,10 +122,8 @@ fn checked(why: Option<&String>) -> Result<Option<String>, Error> {
     }
 }
 
-fn tell(command: &'static str, run: RunId, card: Card, settings: &Settings, printer: &mut Printer) {
-    let left = View::open(settings, printer).and_then(|view| view.run(Some(run.as_str())));
-    let open = left.map_or(0, |seen| seen.state.open_cards().count());
-    let data = DecidedData { card, open_cards: open };
+fn tell(command: &'static str, run: RunId, card: Card, desk: &Desk, printer: &mut Printer) {
+    let data = DecidedData { card, open_cards: desk.open_cards() };
     printer.answer(&data.render(&run));
     printer.json(&Envelope::answer(command, Some(run), data, printer.warnings()));
 }

@@ -160,6 +160,7 @@ impl From<run::Error> for Error {
             | Run::NoAgent { .. }
             | Run::NoRun
             | Run::NoWorktree { .. }
+            | Run::WorktreeElsewhere { .. }
             | Run::NoRetry { .. }
             | Run::NotDecided { .. }
             | Run::NoStart { .. }

@@ -140,7 +140,7 @@ impl Merger {
 }
 
 /// The keys of the merge drivers that are configured now.
-fn merge_drivers(repository: &Repository) -> Result<Vec<OsString>, Error> {
+pub(super) fn merge_drivers(repository: &Repository) -> Result<Vec<OsString>, Error> {
     let output = repository
         .common(Access::Read, "config")
         .args(["-z", "--name-only", "--get-regexp", r"^merge\..*\.driver$"])

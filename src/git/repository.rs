@@ -93,6 +93,9 @@ pub struct Identity {
     pub email: String,
 }
 
+/// Who commits are by where the user has no identity.
+const NOBODY: [(&str, &str); 2] = [("user.name", "sandbox"), ("user.email", "sandbox@localhost")];
+
 impl Repository {
     /// Finds the repository that `folder` belongs to.
     pub fn discover(git: &Git, folder: &Path) -> Result<Self, Error> {
@@ -109,7 +112,12 @@ impl Repository {
     /// Commits everything in the checkout that is not ignored, as its first commit. Runs no hook.
     pub fn commit_all(&self, message: &str) -> Result<CommitId, Error> {
         let top = self.require_top_level()?;
-        let within = |subcommand| self.within(top, Access::Write, subcommand).timeout(super::checkout::SCAN_TIMEOUT);
+        // As with the program's other commits: the user, or nobody in particular.
+        let author = if self.identity().is_some() { Vec::new() } else { NOBODY.to_vec() };
+        let within = |subcommand| {
+            let command = self.within(top, Access::Write, subcommand).timeout(super::checkout::SCAN_TIMEOUT);
+            author.iter().fold(command, |command, (key, value)| command.config(key, value))
+        };
         drop(within("add").arg("-A").success()?);
         drop(within("commit").args(["-q", "--no-verify", "--allow-empty", "-m", message]).success()?);
         Ok(self.load_head()?.require_commit()?.clone())

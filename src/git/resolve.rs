@@ -7,7 +7,7 @@ use super::command::{Access, Command, Input};
 use super::conflict::Conflict;
 use super::error::Error;
 use super::index_file::copy_index;
-use super::merge::PINNED;
+use super::merge::{PINNED, merge_drivers};
 use super::objects::{Blob, Entry, ModeKind};
 use super::quarantine::Quarantine;
 use super::repository::{Repository, parsed};
@@ -108,22 +108,37 @@ impl Repository {
     }
 
     /// A folder with `ours` checked out and the merge of `theirs` under way in it, as `git merge` leaves one that
-    /// conflicts. The caller holds the repository's lock while [`Self::add_worktree`] is called.
-    pub fn begin_merge(&self, added: &Added, theirs: &CommitId) -> Result<(), Error> {
+    /// conflicts. As in previews, no merge driver of the user's settings runs over what agents made, and merge attributes are
+    /// those of `target`. The caller holds the repository's lock while [`Self::add_worktree`] is called.
+    pub fn begin_merge(&self, added: &Added, theirs: &CommitId, target: &CommitId) -> Result<(), Error> {
         self.fill_worktree(added, Fill::Checkout { workers: 0 })?;
         let mut command = self.unfiltered(&added.path, "merge")?;
+        if self.git().has_attr_source() {
+            command = command.global(format!("--attr-source={target}"));
+        }
         for (key, value) in PINNED {
             command = command.config(key, value);
+        }
+        for driver in merge_drivers(self)? {
+            command = command.config(driver, "false");
         }
         let output = command
             .config("rerere.enabled", "false")
             .args(["--no-commit", "--no-ff", "--no-edit", "--no-autostash", "--no-verify", theirs.as_str()])
             .run()?;
-        match output.code() {
-            // It conflicts, which is what it is here for.
-            Some(0 | 1) => Ok(()),
-            Some(_) | None => Err(output.failure()),
+        // It conflicts, which is what it is here for. The exit code says the same where it could not be begun.
+        if self.is_merging(&added.path, &added.admin_dir, theirs)? { Ok(()) } else { Err(output.failure()) }
+    }
+
+    /// Whether the merge of `theirs` is under way in such a folder, or has been committed there.
+    pub fn is_merging(&self, folder: &Path, admin_dir: &Path, theirs: &CommitId) -> Result<bool, Error> {
+        let under_way = admin_dir.join("MERGE_HEAD");
+        match std::fs::read_to_string(&under_way) {
+            Ok(commits) => return Ok(commits.lines().any(|commit| commit == theirs.as_str())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(source) => return Err(Error::File { doing: "read", path: under_way, source }),
         }
+        Ok(self.load_committed_merge(folder, theirs)?.is_some())
     }
 
     /// What [`Self::begin_merge`] needs of a worktree.
@@ -140,6 +155,24 @@ impl Repository {
         drop(command("add")?.arg("-A").success()?);
         let output = command("write-tree")?.success()?;
         parsed(output.what(), output.line()?)
+    }
+
+    /// Those of the paths that a filter of the user's applies to, as the attributes of `folder` say.
+    pub fn load_filtered(&self, folder: &Path, paths: &[RepoPath]) -> Result<Vec<(RepoPath, String)>, Error> {
+        let input = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        let asked = self.within(folder, Access::Read, "check-attr").args(["-z", "--stdin", "filter"]);
+        let output = asked.input(Input::Bytes(input)).success()?;
+        let fields: Vec<&[u8]> = output.stdout.split(|byte| *byte == 0).collect();
+        let filter = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let found = fields.chunks_exact(3).map(|found| (RepoPath::new(found[0]), filter(found[2])));
+        Ok(found.filter(|(_, filter)| !matches!(filter.as_str(), "unspecified" | "unset")).collect())
+    }
+
+    /// The tree of the commit that was made in such a folder, if the merge of `theirs` was committed there.
+    pub fn load_committed_merge(&self, folder: &Path, theirs: &CommitId) -> Result<Option<TreeId>, Error> {
+        let head = self.within(folder, Access::Read, "rev-parse").args(["--verify", "HEAD^{commit}"]).success()?;
+        let commit = self.load_commit(&parsed(head.what(), head.line()?)?)?;
+        Ok(commit.parents.contains(theirs).then_some(commit.tree))
     }
 
     /// The paths that such a folder's index still has as conflicting.
@@ -175,9 +208,9 @@ pub enum InFolder {
     },
     /// A link and what it points to.
     Link(Vec<u8>),
-    /// Nothing.
+    /// Nothing, or a folder: what is in it has paths of its own.
     Nothing,
-    /// A folder, or something that no tree can hold.
+    /// Something that no tree can hold.
     Other,
 }
 
@@ -198,6 +231,8 @@ pub fn find_in_folder(folder: &Path, path: &RepoPath) -> Result<InFolder, Error>
     } else if about.is_symlink() {
         let target = std::fs::read_link(&at).map_err(Error::file("read", &at))?;
         InFolder::Link(target.into_os_string().into_vec())
+    } else if about.is_dir() {
+        InFolder::Nothing
     } else {
         InFolder::Other
     })

@@ -1,5 +1,7 @@
 //! The messages of the commits made here, and reading back what they say.
 
+use std::collections::BTreeSet;
+
 use crate::model::plan::AgentTask;
 use crate::model::{AgentName, CardId, CommitId, RefName, RunId};
 
@@ -20,7 +22,7 @@ pub(super) fn contribution(run: &RunId, task: &AgentTask, snapshot: &CommitId) -
 #[derive(Debug, Clone, Default)]
 pub(super) struct Terms {
     /// Who approved of what lies outside the contract.
-    pub(super) approved_by: Option<String>,
+    pub(super) approved_by: BTreeSet<String>,
     /// The card of the conflict that was resolved, and by whom.
     pub(super) resolved: Option<(CardId, String)>,
 }
@@ -29,7 +31,11 @@ pub(super) struct Terms {
 pub(super) fn merge(run: &RunId, task: &AgentTask, snapshot: &CommitId, terms: &Terms) -> String {
     let name = &task.name;
     let subject = title(task).map_or_else(|| format!("Merge agent {name}"), |it| format!("Merge agent {name}: {it}"));
-    let contract = terms.approved_by.as_ref().map_or_else(|| "kept".to_owned(), |by| format!("approved by {by}"));
+    let approved_by: Vec<&str> = terms.approved_by.iter().map(String::as_str).collect();
+    let contract = match approved_by.as_slice() {
+        [] => "kept".to_owned(),
+        names => format!("approved by {}", names.join(", ")),
+    };
     let resolved = terms.resolved.as_ref().map(|(card, by)| format!("{RESOLVED}{card} by {by}\n")).unwrap_or_default();
     format!("{subject}\n\n{RUN}{run}\n{AGENT}{name}\n{SNAPSHOT}{snapshot}\n{CONTRACT}{contract}\n{resolved}")
 }

@@ -336,7 +336,12 @@ impl Walk<'_, '_> {
             Work::Nothing => return Ok((Placed::Nothing, None)),
             Work::Unusable { snapshot, cause } => {
                 return Ok((
-                    Placed::Error(Box::new(board::merge_error(&task.name, snapshot.as_ref(), None, cause))),
+                    Placed::Error(Box::new(self.in_run(board::merge_error(
+                        &task.name,
+                        snapshot.as_ref(),
+                        None,
+                        cause,
+                    )))),
                     None,
                 ));
             }
@@ -440,11 +445,11 @@ impl Walk<'_, '_> {
         if !outside.is_empty() {
             let of_outside = |change: &&TreeChange| outside.binary_search(&change.path).is_ok();
             let changes: Vec<TreeChange> = made.changes.iter().filter(of_outside).cloned().collect();
-            cards.push(board::scope(&task.name, &task.contract, &changes));
+            cards.push(self.in_run(board::scope(&task.name, &task.contract, &changes)));
         }
         let protected = self.protected(task, made, &outside);
         if !protected.is_empty() {
-            cards.push(board::held(CardKind::Protected, &task.name, &protected));
+            cards.push(self.in_run(board::held(CardKind::Protected, &task.name, &protected)));
         }
         cards.extend(self.unseen(task, made, &made.fork_tree, &made.tree)?);
         Ok(cards)
@@ -469,7 +474,7 @@ impl Walk<'_, '_> {
             let of_kind = findings.iter().filter(|finding| finding.kind.holds() && card_kind(finding) == kind);
             let paths: Vec<HeldPath> = of_kind.map(|finding| held_path(finding, made)).collect();
             if !paths.is_empty() {
-                cards.push(board::held(kind, &task.name, &paths));
+                cards.push(self.in_run(board::held(kind, &task.name, &paths)));
             }
         }
         Ok(cards)
@@ -482,7 +487,12 @@ impl Walk<'_, '_> {
         for card in cards {
             match self.question.facts.state.answer(&card.id) {
                 Some(Answer { kind: AnswerKind::Dismissed, .. }) => return Undecided::SetAside(card.id),
-                Some(Answer { kind: AnswerKind::Approved, by, .. }) => terms.approved_by = Some(by.clone()),
+                Some(Answer { kind: AnswerKind::Approved, by, .. }) => {
+                    // Of a protected path that the contract covers, it was kept all the same.
+                    if card.kind == CardKind::Scope {
+                        terms.approved_by.insert(by.clone());
+                    }
+                }
                 Some(Answer { kind: AnswerKind::Resolved, .. }) | None => open.push(card),
             }
         }
@@ -560,13 +570,17 @@ impl Walk<'_, '_> {
                 others.push(self.name(*agent));
             }
         }
-        Ok(board::conflict(conflict, self.sides(made)?, &made.agent, &others))
+        Ok(self.in_run(board::conflict(conflict, self.sides(made)?, &made.agent, &others)))
     }
 
     fn error(&self, made: &Contribution, cause: &str) -> Placed {
         // What cannot be merged may well have no base to be told either.
         let sides = self.sides(made).ok();
-        Placed::Error(Box::new(board::merge_error(&made.agent, Some(&made.snapshot), sides, cause)))
+        Placed::Error(Box::new(self.in_run(board::merge_error(&made.agent, Some(&made.snapshot), sides, cause))))
+    }
+
+    fn in_run(&self, card: Card) -> Card {
+        board::in_run(card, self.question.facts.run.id())
     }
 
     fn sides(&self, made: &Contribution) -> Result<Sides, Error> {

@@ -60,9 +60,9 @@ fn injection<'t>(
     }
     reader.check_known(section, "sandbox.network.inject.*");
     let header = reader.take_text(section, "header", value::header);
-    let env = reader.take_text(section, "env", value::variable);
+    let env = reader.take_text(section, "env", value::secret_variable);
     let prefix = reader.take_text(section, "prefix", value::header_prefix);
-    let base_url = reader.take_text(section, "base_url", value::variable);
+    let base_url = reader.take_text(section, "base_url", value::secret_variable);
     for (name, what) in [("header", "the header it goes into"), ("env", "your variable that holds it")] {
         if section.value(name).is_none() {
             let message = format!("the secret for {} has no `{name}`", shown(host));

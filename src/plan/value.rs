@@ -312,6 +312,15 @@ pub(super) fn variable(text: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// A variable that inside holds something else than outside: none that programs are found by.
+pub(super) fn secret_variable(text: &str) -> Result<(), Wrong> {
+    if text == "PATH" {
+        let message = format!("has {}, which programs are found by inside", shown(text));
+        return Err(Wrong::new(Code::BadVariable, message));
+    }
+    variable(text)
+}
+
 /// A path of the checkout to copy; a slash at the end says nothing and is dropped.
 pub(super) fn seed(text: &str) -> Result<String, Wrong> {
     let wrong = |why: &str| Err(Wrong::new(Code::BadPath, format!("has {}, {why}", shown(text))));

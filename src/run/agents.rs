@@ -85,9 +85,7 @@ pub(super) async fn run_all(
         let decision = scheduler::decide(&entries, jobs, stopping);
         for (name, by) in &decision.block {
             set(&mut entries, name, Stand::Ended { can_be_built_on: false });
-            // Told once.
-            let told = if opening(name) == Opening::WasBlocked { Ok(()) } else { crew.block(name, by) };
-            if let Err(error) = told {
+            if let Err(error) = crew.block(name, by) {
                 // Not told at once: those at work would be dropped before what they did is captured.
                 failed.get_or_insert(error);
                 crew.signals.stop.cancel();
@@ -180,7 +178,17 @@ impl Crew {
                 let seat = tokio::task::block_in_place(|| match known {
                     Some(known) => self.old_seat(task, known),
                     None => self.prepare(task, 1),
-                })?;
+                });
+                let seat = match seat {
+                    // That one cannot go on keeps none of the others from it.
+                    Err(
+                        error @ (Error::NoWorktree { .. } | Error::WorktreeElsewhere { .. } | Error::NoRetry { .. }),
+                    ) => {
+                        self.not_begun(name, AttemptOutcome::Interrupted, &error.to_string())?;
+                        None
+                    }
+                    other => other?,
+                };
                 let told = if seat.is_some() { "ready" } else { "not possible" };
                 Ok((seat, told.to_owned()))
             })
@@ -381,13 +389,22 @@ impl Crew {
     fn block(&self, name: &AgentName, by: &[AgentName]) -> Result<(), Error> {
         let names: Vec<String> = by.iter().map(|name| format!("`{name}`")).collect();
         let reason = format!("waits for {}, which cannot be built on", names.join(", "));
+        let state = self.recorder.state();
+        let last = state.agent(name).and_then(|agent| agent.last_attempt()?.finished.as_ref());
+        // What was told is not told again.
+        if last.is_some_and(|last| last.outcome == AttemptOutcome::Blocked && last.reason == reason) {
+            return Ok(());
+        }
         self.not_begun(name, AttemptOutcome::Blocked, &reason)
     }
 
     /// Tells of an agent that no attempt is made of.
     pub(super) fn not_begun(&self, name: &AgentName, outcome: AttemptOutcome, reason: &str) -> Result<(), Error> {
-        let number = self.recorder.state().agent(name).map_or(0, |agent| agent.attempts.len()) + 1;
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let state = self.recorder.state();
+        let number = match state.agent(name) {
+            Some(known) => tokio::task::block_in_place(|| self.next_attempt(known))?,
+            None => 1,
+        };
         let finished = AttemptFinished {
             outcome,
             reason: reason.to_owned(),

@@ -21,8 +21,9 @@ use super::reopen::mend_links;
 use super::site::Site;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
+use crate::model::card::CardState;
 use crate::model::run::RunState;
-use crate::model::{AgentName, RunId};
+use crate::model::{AgentName, CardId, RunId};
 use crate::store::lock::{RunLock, run_lock_state};
 use crate::store::{JournalWriter, Occupant, RunDir, Workplaces, journal, trash};
 use crate::workspace::remove;
@@ -65,7 +66,10 @@ pub fn plan(site: &Site, runs: &[RunDir], named: bool) -> Result<Vec<Item>, Erro
         let (owner, (action, reason)) = match occupant {
             Occupant::Agent { name, .. } => (name.to_string(), judge(folder, named)),
             Occupant::Verify => ("verify".to_owned(), judge(folder, named)),
-            // What a person does by hand is in no snapshot.
+            // What a person does by hand is in no snapshot, while it waits to be taken in.
+            Occupant::Card(card) if is_closed(folder, &card) => {
+                (format!("card {card}"), (Action::Remove, "its card is closed".to_owned()))
+            }
             Occupant::Card(card) => {
                 let next = format!("`sandbox board resolve {card} --done` or `--discard`");
                 (format!("card {card}"), (Action::Keep, format!("a merge by hand, which you end by {next}")))
@@ -74,6 +78,11 @@ pub fn plan(site: &Site, runs: &[RunDir], named: bool) -> Result<Vec<Item>, Erro
         items.push(Item { run, owner, worktree: place.worktree().to_owned(), bytes, action, reason });
     }
     Ok(items)
+}
+
+fn is_closed(run: &RunDir, card: &CardId) -> bool {
+    let state = journal::read(run).map(|read| RunState::fold(run.id().clone(), &read.into_events()));
+    state.is_ok_and(|state| state.cards.iter().any(|known| known.id == *card && known.state == CardState::Closed))
 }
 
 /// A run whose record cannot be read keeps its own worktrees, and nobody else's.
@@ -163,6 +172,7 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
                 }
                 // The verifier's: nothing in it is anybody's work.
                 _ if item.owner == "verify" => Ok("nothing of it is anybody's work".to_owned()),
+                _ if item.owner.starts_with("card ") => Ok("its card is closed".to_owned()),
                 // That a worktree is there is written down before an agent is let in.
                 (None, Some(_), Some(known)) if known.last_turn_in(&item.worktree).is_none() => {
                     Ok("no agent was ever in it".to_owned())

@@ -16,7 +16,7 @@ use super::site::Site;
 use super::start;
 use crate::agent::network::check_secrets;
 use crate::model::event::{EventKind, RunFinished, Subject};
-use crate::model::plan::{Network, Plan};
+use crate::model::plan::{Network, Plan, SandboxSettings};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RunId};
 use crate::plan::boxes;
@@ -63,7 +63,7 @@ pub async fn execute(
     signals: Signals,
 ) -> Result<Report, Error> {
     let begun = (site.clock)();
-    require_secrets(&site, &plan)?;
+    require_secrets(&site, boxes(&plan).map(|(_, settings)| settings))?;
     let pinned = tokio::task::block_in_place(|| pin(&site.environment, &plan))?;
     let capturer = site.capturer(begun, &plan, pinned).await?;
     let layers = isolation::layers(&capturer.host)?;
@@ -114,7 +114,7 @@ pub(super) fn close_on_fault(recorder: &Recorder, result: Result<Report, Error>)
 }
 
 /// Ends the run in order when its time is over.
-fn end_in_time(signals: &Signals, limit: Duration) -> tokio::task::JoinHandle<()> {
+pub(super) fn end_in_time(signals: &Signals, limit: Duration) -> tokio::task::JoinHandle<()> {
     let signals = signals.clone();
     tokio::spawn(async move {
         tokio::time::sleep(limit).await;
@@ -140,8 +140,8 @@ fn limit_means(host: &Host) -> serde_json::Map<String, serde_json::Value> {
 }
 
 /// Refuses a plan whose secrets are not there: its agents would ask in vain.
-fn require_secrets(site: &Site, plan: &Plan) -> Result<(), Error> {
-    for (_, settings) in boxes(plan) {
+pub(super) fn require_secrets<'p>(site: &Site, boxes: impl Iterator<Item = &'p SandboxSettings>) -> Result<(), Error> {
+    for settings in boxes {
         check_secrets(&settings.network, &site.environment).map_err(|cause| {
             let fix = "set the variable for this command, or take the host out of `inject`".to_owned();
             Error::Unfit { cause, fix, flag: None }

@@ -47,6 +47,8 @@ struct Matter<'a> {
     card: &'a Card,
     sides: &'a Sides,
     conflict: Conflict,
+    /// The commit that merge attributes are taken from.
+    target: CommitId,
 }
 
 impl Desk {
@@ -57,6 +59,11 @@ impl Desk {
         let (writer, opened) = JournalWriter::open(run, lock, site.clock.clone())?;
         let recorder = Recorder::new(writer, &opened.events, Box::new(Quiet));
         Ok(Self { site, recorder })
+    }
+
+    /// How many cards wait.
+    pub fn open_cards(&self) -> usize {
+        self.recorder.state().open_cards().count()
     }
 
     /// Lets what a card holds be merged.
@@ -115,6 +122,9 @@ impl Desk {
         let card = self.open_card(card, AnswerKind::Resolved)?;
         let matter = self.matter(&card)?;
         let paths = matter.conflict.paths();
+        if let Some(top) = self.site.repository.top_level() {
+            self.require_unfiltered(&matter, top, "merge by hand with --edit, and commit")?;
+        }
         let mut chosen = Vec::new();
         for path in &paths {
             chosen.push((path.clone(), self.entry_in(&card, folder, path)?));
@@ -147,15 +157,16 @@ impl Desk {
     pub fn edit(&self, card: &CardId) -> Result<(PathBuf, bool), Error> {
         let card = self.open_card(card, AnswerKind::Resolved)?;
         let place = self.place(&card.id);
+        let matter = self.matter(&card)?;
         if place.worktree().symlink_metadata().is_ok() {
+            self.require_merging(&matter)?;
             return Ok((place.worktree().to_owned(), false));
         }
-        let matter = self.matter(&card)?;
         let sides = [&matter.sides.ours, &matter.sides.theirs];
         let reason = format!("sandbox {} card {}", self.recorder.run().id(), card.id);
         // What a program that died left of one.
         remove(&self.site.repository, &self.site.state, &place)?;
-        merge_by_hand(&self.site.repository, &self.site.state, &place, sides, &reason)?;
+        merge_by_hand(&self.site.repository, &self.site.state, &place, sides, &matter.target, &reason)?;
         Ok((place.worktree().to_owned(), true))
     }
 
@@ -163,10 +174,17 @@ impl Desk {
     pub fn done(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
         let card = self.open_card(card, AnswerKind::Resolved)?;
         let matter = self.matter(&card)?;
-        let (place, admin_dir) = self.folder_of(&card)?;
+        let (place, admin_dir) = self.require_merging(&matter)?;
         let repository = &self.site.repository;
         let unmerged = repository.load_unmerged(place.worktree())?;
-        let tree = repository.load_merged_by_hand(place.worktree(), &admin_dir)?;
+        // What was committed has gone through the user's own git, filters and all.
+        let committed = repository.load_committed_merge(place.worktree(), &matter.sides.theirs)?;
+        let tree = if let Some(tree) = committed {
+            tree
+        } else {
+            self.require_unfiltered(&matter, place.worktree(), "commit the merge there first")?;
+            repository.load_merged_by_hand(place.worktree(), &admin_dir)?
+        };
         self.require_only_conflicting(&matter, &tree)?;
         let left = repository.load_chosen(&matter.conflict, &matter.conflict.tree)?;
         let chosen = self.site.repository.load_chosen(&matter.conflict, &tree)?;
@@ -188,7 +206,13 @@ impl Desk {
     /// Removes the folder of [`Self::edit`] with what was done in it.
     pub fn discard(&self, card: &CardId) -> Result<PathBuf, Error> {
         let card = self.known_card(card)?;
-        let (place, _) = self.folder_of(&card)?;
+        let place = self.place(&card.id);
+        // Also what a program that died left of one: a folder without an entry, or an entry without its folder.
+        let listed = self.site.repository.load_worktrees()?.iter().any(|worktree| worktree.path == place.worktree());
+        if !listed && place.worktree().symlink_metadata().is_err() {
+            let why = "it is not being merged by hand".to_owned();
+            return Err(refused(&card.id, AnswerKind::Resolved, why));
+        }
         remove(&self.site.repository, &self.site.state, &place)?;
         Ok(place.worktree().to_owned())
     }
@@ -209,6 +233,31 @@ impl Desk {
                 Err(refused(&card.id, AnswerKind::Resolved, why))
             }
         }
+    }
+
+    /// Refuses files as they lie in a folder where the user's settings have them go through a filter on their way into the
+    /// repository: no filter is run here, and what lies there may be what must not be committed.
+    fn require_unfiltered(&self, matter: &Matter<'_>, folder: &Path, instead: &str) -> Result<(), Error> {
+        let filtered = self.site.repository.load_filtered(folder, &matter.conflict.paths())?;
+        let Some((path, filter)) = filtered.first() else { return Ok(()) };
+        let why = format!("`{path}` goes through the filter `{filter}`, which is not run here: {instead}");
+        Err(refused(&matter.card.id, AnswerKind::Resolved, why))
+    }
+
+    /// The folder in which a conflict is merged by hand, if it still is: a folder that was left half made, or in which the
+    /// merge was given up, would pass for one side's content.
+    fn require_merging(&self, matter: &Matter<'_>) -> Result<(Workplace, PathBuf), Error> {
+        let (place, admin_dir) = self.folder_of(matter.card)?;
+        if self.site.repository.is_merging(place.worktree(), &admin_dir, &matter.sides.theirs)? {
+            return Ok((place, admin_dir));
+        }
+        let why = format!(
+            "the merge is not under way in `{}` any more: remove it, `sandbox board resolve {} --discard`, and begin anew \
+             with --edit",
+            place.worktree().display(),
+            matter.card.id
+        );
+        Err(refused(&matter.card.id, AnswerKind::Resolved, why))
     }
 
     fn known_card(&self, card: &CardId) -> Result<Card, Error> {
@@ -240,10 +289,11 @@ impl Desk {
         };
         let state = self.recorder.state();
         let onto = state.candidate.map(|it| it.head.onto).or_else(|| Some(state.started?.base));
-        let merger = Merger::new(&self.site.repository, &onto.unwrap_or_else(|| sides.ours.clone()))?;
+        let target = onto.unwrap_or_else(|| sides.ours.clone());
+        let merger = Merger::new(&self.site.repository, &target)?;
         match merger.preview(&sides.ours, &sides.theirs)? {
             Preview::Conflict(conflict) if conflict.fingerprint == card.fingerprint => {
-                Ok(Matter { card, sides, conflict })
+                Ok(Matter { card, sides, conflict, target })
             }
             Preview::Conflict(_) | Preview::Clean { .. } => {
                 Err(refused("git sees it otherwise now: `sandbox merge` makes the cards anew"))

@@ -1,5 +1,7 @@
 //! What can go wrong with a run as a whole.
 
+use std::path::PathBuf;
+
 use crate::model::card::AnswerKind;
 use crate::model::{AgentName, CardId, Fault, RunId};
 
@@ -49,6 +51,20 @@ pub enum Error {
     NoWorktree {
         /// The agent.
         agent: AgentName,
+    },
+    /// An agent's worktree lies elsewhere than worktrees of this repository do.
+    #[error(
+        "the worktree of agent `{agent}` lies at `{}`, and those of this repository lie in `{}`: move the repository back to \
+         where it was, or set HOME, XDG_STATE_HOME or SANDBOX_WORKTREES as they were",
+        found.display(), expected.display()
+    )]
+    WorktreeElsewhere {
+        /// The agent.
+        agent: AgentName,
+        /// Where it is.
+        found: PathBuf,
+        /// Where it would be looked for.
+        expected: PathBuf,
     },
     /// The state of the agent does not allow another attempt.
     #[error("agent `{agent}` cannot be tried again: {why}")]
@@ -127,6 +143,7 @@ impl Error {
             Self::NoAgent { .. }
             | Self::NoRun
             | Self::NoWorktree { .. }
+            | Self::WorktreeElsewhere { .. }
             | Self::NoRetry { .. }
             | Self::NotDecided { .. } => Fault::Usage,
             Self::NoStart { .. } => Fault::Corrupt,

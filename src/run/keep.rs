@@ -7,10 +7,11 @@ use super::agents::load_pinned_turns;
 use super::error::Error;
 use super::recorder::Recorder;
 use super::site::Site;
+use crate::agent::turn::{TurnEnd, events};
 use crate::change::bundle::{self, Ledger};
 use crate::change::{self, Captured, Capturer, Pins, Snapshot};
-use crate::model::change::{Actor, TurnRecord};
-use crate::model::event::{EventKind, ScopeWarning, Subject, TurnFinished};
+use crate::model::change::Actor;
+use crate::model::event::Subject;
 use crate::model::plan::AgentTask;
 use crate::model::run::AgentState;
 use crate::model::{CommitId, RefName, TurnId};
@@ -41,16 +42,18 @@ impl Keeper<'_> {
     /// Captures the worktree as it lies there. What differs from the newest snapshot becomes a turn of its own, with this
     /// label, that was cut short.
     pub(super) async fn keep(&self, label: &str) -> Result<Kept, Error> {
-        let fork = self.snapshot(&self.workspace.fork)?;
+        let fork = tokio::task::block_in_place(|| self.snapshot(&self.workspace.fork))?;
         let last = self.known.last_turn_in(self.workspace.place.worktree());
         let latest = last.map_or_else(
             || fork.clone(),
             |(_, turn)| Snapshot { commit: turn.snapshot.clone(), tree: turn.tree.clone() },
         );
         let run = self.recorder.run().id();
-        let turn = self.next_turn(last.map(|(turn, _)| *turn))?;
         let branch = RefName::agent_branch(run, &self.task.name);
-        let at = self.capturer.repository.load_ref(&branch)?.map(CommitId::from);
+        let (turn, at) = tokio::task::block_in_place(|| {
+            let turn = self.next_turn(last.map(|(turn, _)| *turn))?;
+            Ok::<_, Error>((turn, self.capturer.repository.load_ref(&branch)?.map(CommitId::from)))
+        })?;
         // The branch goes along only if this is the worktree that has it.
         let pins = match &at {
             Some(at) if *at == latest.commit => Pins::of_turn(run, &self.task.name, turn, at),
@@ -133,29 +136,10 @@ impl Keeper<'_> {
                 live: false,
             },
         )?;
-        self.tell(turn, label, record)
-    }
-
-    fn tell(&self, turn: TurnId, label: &str, record: TurnRecord) -> Result<(), Error> {
-        let finished = TurnFinished {
-            label: label.to_owned(),
-            snapshot: record.snapshot.clone(),
-            tree: record.tree.clone(),
-            patch: record.checkpoint.patch_path.clone(),
-            changed: record.change_set.changed_paths.len() as u64,
-            end: None,
-            leftover_processes: 0,
-            interrupted: true,
-            live: false,
-            empty: record.empty,
-        };
-        let tell = |kind| self.recorder.record(Subject::turn(&self.task.name, turn), kind);
-        if !record.outside_since_fork.is_empty() {
-            let outside_owned_scope = record.outside_since_fork;
-            tell(EventKind::ScopeWarning(ScopeWarning { outside_owned_scope }))?;
+        let ended = TurnEnd { label: label.to_owned(), interrupted: true, ..TurnEnd::default() };
+        for kind in events(&ended, &record) {
+            self.recorder.record(Subject::turn(&self.task.name, turn), kind)?;
         }
-        tell(EventKind::CheckpointCreated(Box::new(record.checkpoint)))?;
-        tell(EventKind::TurnFinished(finished))?;
         Ok(())
     }
 }

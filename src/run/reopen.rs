@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sandbox::Layer;
 
 use super::agents::{Crew, Seat, load_workspaces};
-use super::coordinator::{Report, close_on_fault};
+use super::coordinator::{Report, close_on_fault, require_secrets};
 use super::error::Error;
 use super::finish::Finish;
 use super::isolation;
@@ -181,6 +181,7 @@ impl Reopened {
         let state = self.recorder.state();
         let known = state.agent(agent).ok_or_else(|| no_agent(&state, agent.as_str()))?;
         let first = tokio::task::block_in_place(|| crew.next_attempt(known))?;
+        require_secrets(&crew.site, std::iter::once(&task.sandbox))?;
         let story_id = agent.to_string();
         let invocation = Some(crate::store::process::current()?);
         let enter = StageEnter { story_id, stage: Stage::Prepare, invocation };
@@ -225,7 +226,14 @@ impl Reopened {
         self.crew.clear(task, generation)?;
         let branch = self.crew.branch_of(&task.name);
         let stand = match site.repository.load_ref(&branch)?.map(CommitId::from) {
-            None => Place::NewBranch(branch),
+            None => {
+                // Its branch was deleted by other means, and the old worktree still stands on it.
+                if old.admin_dir.is_dir() {
+                    let last = known.last_turn_in(old.place.worktree()).map_or(&old.fork, |(_, turn)| &turn.snapshot);
+                    site.repository.detach_worktree(&old.admin_dir, last)?;
+                }
+                Place::NewBranch(branch)
+            }
             Some(at) => {
                 self.hand_over(&task.name, &branch, old, &at, &fork)?;
                 Place::Branch(branch)

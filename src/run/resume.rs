@@ -8,13 +8,15 @@
 //! Each step looks at what is there first, so that nothing is done twice, and a death during `resume` is like any other.
 
 use super::agents::{Opening, run_all};
-use super::coordinator::{Report, close_on_fault};
+use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, require_secrets};
 use super::error::Error;
 use super::reopen::{NeverBegun, Reopened};
 use crate::integrate::{Settled, settle};
-use crate::model::AttemptOutcome;
+use crate::model::card::{AnswerKind, Card, CardKind};
 use crate::model::gate::GateBlock;
 use crate::model::run::{AgentState, RunState};
+use crate::model::{AgentName, AttemptOutcome};
+use crate::plan::boxes;
 use crate::store::lock::Patience;
 
 /// The exit codes of a run that was told to stop.
@@ -28,15 +30,29 @@ impl Reopened {
 
     async fn do_resume(&self) -> Result<Report, Error> {
         let before = self.state();
-        if let Some(in_the_way) = tokio::task::block_in_place(|| self.settle_claims(&before))? {
+        let all = boxes(self.plan()).map(|(_, settings)| settings);
+        require_secrets(&self.crew().site, all)?;
+        for text in open_networks(self.plan()) {
+            self.recorder().warn(&text);
+        }
+        let clock = self.plan().timeout.map(|limit| end_in_time(self.signals(), limit.unsigned_abs()));
+        let report = self.go_on(&before).await;
+        if let Some(clock) = clock {
+            clock.abort();
+        }
+        report
+    }
+
+    async fn go_on(&self, before: &RunState) -> Result<Report, Error> {
+        if let Some(in_the_way) = tokio::task::block_in_place(|| self.settle_claims(before))? {
             return self.finish().refuse(in_the_way);
         }
         self.close_interrupted(NeverBegun::GoesOn).await?;
         let state = self.state();
-        let came_to_its_end = came_to_its_end(&before);
+        let came_to_its_end = came_to_its_end(before);
         let jobs = state.started.as_ref().map_or(1, |started| started.jobs);
         run_all(self.crew(), jobs, |task| match state.agent(&task.name) {
-            Some(agent) => opening(agent, task.attempts, came_to_its_end),
+            Some(agent) => opening(agent, task.attempts, came_to_its_end, is_approved(&state, &task.name)),
             None => Opening::New,
         })
         .await?;
@@ -69,8 +85,16 @@ fn came_to_its_end(state: &RunState) -> bool {
     state.finished.as_ref().is_some_and(|finished| !STOPPED.contains(&finished.exit_code))
 }
 
-/// How an agent with so many attempts goes on.
-fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool) -> Opening {
+/// Whether a person has approved of what an agent did outside its contract, and nothing of it waits still.
+fn is_approved(state: &RunState, agent: &AgentName) -> bool {
+    let mut cards =
+        state.cards.iter().filter(|card| card.kind == CardKind::Scope && card.agents.first() == Some(agent)).peekable();
+    let approved = |card: &Card| card.answer.as_ref().is_some_and(|answer| answer.kind == AnswerKind::Approved);
+    cards.peek().is_some() && cards.all(approved)
+}
+
+/// How an agent with so many attempts goes on. `approved`: others may build on what it did outside its contract.
+fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, approved: bool) -> Opening {
     let outcomes = agent.attempts.iter().filter_map(|attempt| attempt.finished.as_ref());
     // That the run was cut short is no fault of the agent's, and costs it no attempt.
     let spent = outcomes.filter(|finished| finished.outcome.is_worth_another_attempt()).count();
@@ -80,9 +104,11 @@ fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool) -> Opening 
     };
     match finished.outcome {
         AttemptOutcome::Completed | AttemptOutcome::NoChanges => {
-            Opening::Ended { can_be_built_on: finished.outside_since_fork.is_empty() }
+            Opening::Ended { can_be_built_on: approved || finished.outside_since_fork.is_empty() }
         }
         AttemptOutcome::Interrupted => Opening::GoOn { attempts: left.max(1) },
+        // Nothing of it has run; what the machine lacked then may be there now.
+        AttemptOutcome::SandboxRefused if !came_to_its_end => Opening::GoOn { attempts: left.max(1) },
         AttemptOutcome::Failed
         | AttemptOutcome::TimedOut
         | AttemptOutcome::Idle
@@ -157,6 +183,7 @@ mod tests {
                 let expected = match outcome {
                     O::Completed | O::NoChanges => Opening::Ended { can_be_built_on: true },
                     O::Interrupted => Opening::GoOn { attempts },
+                    O::SandboxRefused if !ended => Opening::GoOn { attempts },
                     O::Blocked => Opening::WasBlocked,
                     O::Failed | O::TimedOut | O::Idle | O::OutputLimit | O::Limit if attempts == 3 && !ended => {
                         Opening::GoOn { attempts: 2 }
@@ -164,7 +191,7 @@ mod tests {
                     _ => Opening::Ended { can_be_built_on: false },
                 };
                 assert_eq!(
-                    opening(&agent(&[Some(outcome)]), attempts, ended),
+                    opening(&agent(&[Some(outcome)]), attempts, ended, false),
                     expected,
                     "{outcome} {attempts} {ended}"
                 );
@@ -175,17 +202,21 @@ mod tests {
     #[test]
     fn one_that_never_began_or_was_cut_short_has_what_is_left() {
         use AttemptOutcome::{Failed, Interrupted};
-        assert_eq!(opening(&agent(&[]), 2, false), Opening::GoOn { attempts: 2 });
-        assert_eq!(opening(&agent(&[Some(Failed), Some(Interrupted)]), 2, false), Opening::GoOn { attempts: 1 });
+        assert_eq!(opening(&agent(&[]), 2, false, false), Opening::GoOn { attempts: 2 });
+        assert_eq!(opening(&agent(&[Some(Failed), Some(Interrupted)]), 2, false, false), Opening::GoOn { attempts: 1 });
         // Cut short in its last attempt: it has that one still.
-        assert_eq!(opening(&agent(&[Some(Failed), None]), 1, false), Opening::GoOn { attempts: 1 });
-        assert_eq!(opening(&agent(&[Some(Failed), Some(Failed)]), 2, false), Opening::Ended { can_be_built_on: false });
+        assert_eq!(opening(&agent(&[Some(Failed), None]), 1, false, false), Opening::GoOn { attempts: 1 });
+        assert_eq!(
+            opening(&agent(&[Some(Failed), Some(Failed)]), 2, false, false),
+            Opening::Ended { can_be_built_on: false }
+        );
     }
 
     #[test]
     fn work_out_of_contract_is_not_built_on() {
         let mut agent = agent(&[Some(AttemptOutcome::Completed)]);
         agent.attempts[0].finished.as_mut().unwrap().outside_since_fork = vec!["x".into()];
-        assert_eq!(opening(&agent, 1, false), Opening::Ended { can_be_built_on: false });
+        assert_eq!(opening(&agent, 1, false, false), Opening::Ended { can_be_built_on: false });
+        assert_eq!(opening(&agent, 1, false, true), Opening::Ended { can_be_built_on: true }, "approved");
     }
 }

@@ -6,8 +6,23 @@ use crate::change::Snapshot;
 use crate::model::plan::AgentTask;
 use crate::model::run::AgentState;
 use crate::model::{CommitId, RefName};
+use crate::workspace::Workspace;
 
 impl Crew {
+    /// Why a worktree is not where it should be.
+    fn missing(&self, task: &AgentTask, workspace: &Workspace) -> Result<Error, Error> {
+        let (agent, expected) = (task.name.clone(), workspace.place.worktree());
+        let listed = self.site.repository.load_worktrees()?.into_iter().map(|worktree| worktree.path);
+        let mut elsewhere = listed.filter(|path| path.file_name() == expected.file_name() && path.is_dir());
+        Ok(match elsewhere.next() {
+            Some(found) => {
+                let expected = expected.parent().unwrap_or(expected).to_owned();
+                Error::WorktreeElsewhere { agent, found, expected }
+            }
+            None => Error::NoWorktree { agent },
+        })
+    }
+
     /// The number of the next attempt. One that died early may have pinned a snapshot and told nothing yet: its number is
     /// used up too.
     pub(super) fn next_attempt(&self, known: &AgentState) -> Result<u32, Error> {
@@ -25,7 +40,7 @@ impl Crew {
             return self.prepare(task, 1);
         };
         if workspace.place.worktree().symlink_metadata().is_err() {
-            return Err(Error::NoWorktree { agent: task.name.clone() });
+            return Err(self.missing(task, &workspace)?);
         }
         let snapshot = |commit: CommitId| {
             let tree = site.repository.load_commit(&commit)?.tree;

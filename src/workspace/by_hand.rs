@@ -7,12 +7,13 @@ use crate::git::Repository;
 use crate::model::CommitId;
 use crate::store::{StateDir, Workplace, atomic};
 
-/// Makes it, with the merge of `theirs` into `ours` under way.
+/// Makes it, with the merge of `theirs` into `ours` under way, by the merge attributes of `target`.
 pub fn merge_by_hand(
     repository: &Repository,
     state: &StateDir,
     place: &Workplace,
     [ours, theirs]: [&CommitId; 2],
+    target: &CommitId,
     reason: &str,
 ) -> Result<(), Error> {
     if let Some(parent) = place.worktree().parent() {
@@ -22,7 +23,7 @@ pub fn merge_by_hand(
         let _lock = lock(state)?;
         repository.add_worktree(&Repository::merge_addition(place.worktree(), ours, reason))?
     };
-    let begun = repository.begin_merge(&added, theirs);
+    let begun = repository.begin_merge(&added, theirs, target);
     if begun.is_err() {
         super::remove::undo(repository, state, place, None);
     }

@@ -282,3 +282,99 @@ run = ["sh", "-ec", "echo '* merge=union' > .gitattributes; mkdir -p tests/gate 
         assert_eq!(world.git(&["show", "main:.gitattributes"]), "* merge=union");
     }
 }
+
+/// The user's own merge drivers are commands: they do not run over what agents made, in the folder of an edit either.
+#[test]
+fn no_driver_of_the_users_runs_over_an_edit() {
+    let world = world(CONFLICT);
+    let canary = world.state().join("ran");
+    let driver = format!("touch {}; false", canary.display());
+    world.git(&["config", "merge.mine.driver", &driver]);
+    fs::write(world.repo.join(".git/info/attributes"), "docs/shared merge=mine\n").unwrap();
+    // First without our protection: an ordinary merge runs it.
+    let shown = world.sandbox(&["board", "show", &id(&world), "--json"]).expect(0).json();
+    let side = |name: &str| shown["data"]["sides"][name].as_str().unwrap().to_owned();
+    let folder = world.state().join("merge").display().to_string();
+    world.git(&["worktree", "add", "-q", "--detach", &folder, &side("ours")]);
+    drop(world.try_git(&["-C", &folder, "merge", "-q", &side("theirs")]));
+    assert!(canary.exists(), "the driver would run");
+    world.git(&["worktree", "remove", "--force", &folder]);
+    fs::remove_file(&canary).unwrap();
+    drop(world.sandbox(&["board", "resolve", &id(&world), "--edit"]));
+    assert!(!canary.exists());
+}
+
+/// A folder in which no merge is under way, be it half made or given up, is no resolution.
+#[test]
+fn a_merge_that_was_given_up_is_no_resolution() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+    let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+    world.git(&["-C", &folder, "merge", "--abort"]);
+    for verb in ["--done", "--edit"] {
+        let refused = world.sandbox(&["board", "resolve", &id, verb]).expect(2);
+        assert!(refused.stderr.contains("--discard"), "{verb}: {refused:?}");
+    }
+    world.sandbox(&["board", "resolve", &id, "--discard"]).expect(0);
+    // One that was committed there is one.
+    world.sandbox(&["board", "resolve", &id, "--edit"]).expect(0);
+    fs::write(format!("{folder}/docs/shared"), "from both\n").unwrap();
+    world.git(&["-C", &folder, "add", "docs/shared"]);
+    world.git(&["-C", &folder, "commit", "-qm", "merged"]);
+    world.sandbox(&["board", "resolve", &id, "--done"]).expect(0);
+    assert_eq!(land(&world), "from both");
+}
+
+/// A file that goes through a filter of the user's: what lies in a folder is not what is to be committed.
+#[test]
+fn what_goes_through_a_filter_is_taken_from_a_commit() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    world.git(&["config", "filter.rot.clean", "tr a-z n-za-m"]);
+    world.git(&["config", "filter.rot.smudge", "tr a-z n-za-m"]);
+    fs::write(world.repo.join(".git/info/attributes"), "docs/shared filter=rot\n").unwrap();
+    let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+    let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+    fs::write(format!("{folder}/docs/shared"), "plain\n").unwrap();
+    for arguments in [["--done", ""].as_slice(), &["--from", &folder]] {
+        let given: Vec<&str> = arguments.iter().copied().filter(|argument| !argument.is_empty()).collect();
+        let refused = world.sandbox(&[&["board", "resolve", &id], given.as_slice()].concat()).expect(2);
+        assert!(refused.stderr.contains("filter `rot`"), "{refused:?}");
+    }
+    world.git(&["-C", &folder, "add", "docs/shared"]);
+    world.git(&["-C", &folder, "commit", "-qm", "merged"]);
+    world.sandbox(&["board", "resolve", &id, "--done"]).expect(0);
+    world.sandbox(&["merge"]).expect(0);
+    let landed = world.git(&["cat-file", "blob", "sandbox/duel-1/integration:docs/shared"]);
+    assert_eq!(landed, "cynva", "what the filter makes of it");
+}
+
+/// Cards of two runs have one id: what a card advises names its run.
+#[test]
+fn what_a_card_advises_names_its_run() {
+    let world = world(CONFLICT);
+    let first = id(&world);
+    world.sandbox(&["run", &plan(&world, CONFLICT)]).expect(5);
+    assert_eq!(id(&world), first);
+    let shown = world.sandbox(&["board", "show", &first, "--run", "duel-1"]).expect(0).stdout;
+    for line in shown.lines().filter(|line| line.contains(" sandbox ")) {
+        assert!(line.contains("duel-1"), "{line}");
+    }
+    let refused = world.sandbox(&["board", "resolve", &first, "--from", ""]).expect(2);
+    assert!(refused.stderr.contains("--from"), "{refused:?}");
+}
+
+/// A program that died after the card was closed leaves a folder that nothing needs.
+#[test]
+fn a_folder_whose_card_is_closed_goes() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+    let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+    world.sandbox(&["board", "resolve", &id, "--take", "ours"]).expect(0);
+    fs::remove_dir_all(&folder).unwrap();
+    world.sandbox(&["board", "resolve", &id, "--discard"]).expect(0);
+    assert!(!world.git(&["worktree", "list"]).contains("card."));
+    world.sandbox(&["board", "resolve", &id, "--discard"]).expect(2);
+}

@@ -148,6 +148,32 @@ fn an_agent_whose_worktree_is_gone_is_named() {
     assert_none_left("sleep 86511");
     let key = fs::read_dir(world.worktrees()).unwrap().next().unwrap().unwrap().path();
     fs::remove_dir_all(key.join("long-1--slow")).unwrap();
-    let refused = world.sandbox(&["resume"]).expect(2);
-    assert!(refused.stderr.contains("sandbox retry slow --fresh"), "{refused:?}");
+    // It is named, and the others go on; the verifier fails for want of it.
+    let ran = world.sandbox(&["resume"]).expect(6);
+    assert!(ran.stdout.contains("sandbox retry slow --fresh"), "{ran:?}");
+    let now = outcomes(&world);
+    assert_eq!(now[2].1, "completed", "{now:?}");
+    // As it is where the repository lies elsewhere now.
+    let text = PLAN.replace("test $SANDBOX_ATTEMPT != 1 || sleep 86511", "exit 3");
+    world.sandbox(&["run", &plan(&world, &text)]).expect(6);
+    let elsewhere = world.home().join("elsewhere").display().to_string();
+    let mut command = world.sandbox_command(&["retry", "slow"]);
+    let told = command.env("SANDBOX_WORKTREES", &elsewhere).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(told.contains("long-2--slow") && told.contains("move the repository back"), "{told}");
+}
+
+/// What was captured of a turn that was cut short is told like any other.
+#[test]
+fn a_turn_that_was_cut_short_is_part_of_the_progress() {
+    let world = World::new();
+    let going = started(&world, &[]);
+    going.signal(Signal::SIGKILL);
+    drop(going.wait_dead());
+    assert_none_left("sleep 86511");
+    let before = count(&world, "git_progress_change_detected");
+    // The verifier fails, for want of what never began; what was cut short is kept first.
+    drop(world.sandbox(&["merge"]));
+    assert_eq!(count(&world, "git_progress_change_detected"), before + 1);
+    assert_eq!(world.git(&["show", "refs/sandbox/long-1/slow/1.2:docs/slow-half"]), "partial");
 }

@@ -86,7 +86,7 @@ impl Dialer {
             Ok(Err(_)) => Err("its name could not be resolved".to_owned()),
             Ok(Ok(Err(error))) => Err(format!("its name could not be resolved: {error}")),
             Ok(Ok(Ok(addresses))) if addresses.is_empty() => Err("its name has no address".to_owned()),
-            Ok(Ok(Ok(addresses))) => Ok(addresses),
+            Ok(Ok(Ok(addresses))) => Ok(addresses.iter().map(IpAddr::to_canonical).collect()),
         }
     }
 

@@ -81,17 +81,26 @@ pub enum EndpointError {
         /// The host.
         host: String,
     },
+    /// The address is the unspecified one.
+    #[error(
+        "has the unspecified address `{host}`, which leads to this machine: write its loopback address, such as 127.0.0.1"
+    )]
+    Unspecified {
+        /// The address.
+        host: Host,
+    },
     /// A star stands where it cannot.
     #[error("has `*` where it cannot be: `*.example.com` is every name below a name of at least two parts")]
     Star,
 }
 
 impl Host {
-    /// Reads a host as it stands alone; an IPv6 address with or without brackets.
+    /// Reads a host as it stands alone; an IPv6 address with or without brackets. An IPv4 address written as an IPv6 one is
+    /// the IPv4 address, since that is where it leads.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Some(address) = bare.or(Some(text)).and_then(|text| text.parse::<Ipv6Addr>().ok()) {
-            return Ok(Self::Address(address.into()));
+            return Ok(Self::Address(IpAddr::V6(address).to_canonical()));
         }
         let name = text.strip_suffix('.').unwrap_or(text);
         if name.is_empty() {
@@ -219,7 +228,13 @@ impl FromStr for Endpoint {
                 Err(error) => return Err(error),
             },
             None if host.contains('*') => return Err(EndpointError::Star),
-            None => Pattern::Exact(Host::parse(host)?),
+            None => match Host::parse(host)? {
+                // A denied 127.0.0.1 would be reached by it.
+                Host::Address(address) if address.is_unspecified() => {
+                    return Err(EndpointError::Unspecified { host: Host::Address(address) });
+                }
+                host => Pattern::Exact(host),
+            },
         };
         Ok(Self { host, port })
     }
@@ -316,6 +331,9 @@ mod tests {
             ("1.2.3.4.5:80", "a number"),
             ("256.0.0.1:80", "a number"),
             ("a.0x:80", "a number"),
+            ("0.0.0.0:80", "unspecified"),
+            ("[::]:80", "unspecified"),
+            ("[::ffff:0.0.0.0]:*", "unspecified"),
         ] {
             let error = text.parse::<Endpoint>().expect_err(text).to_string();
             assert!(error.contains(why), "{text}: {error}");
@@ -337,7 +355,9 @@ mod tests {
             ("*.a.example:443", "xa.example:443", false),
             ("*.a.example:443", "b.a.example.evil:443", false),
             ("127.0.0.1:1", "127.0.0.1:1", true),
-            ("127.0.0.1:1", "[::ffff:127.0.0.1]:1", false),
+            ("127.0.0.1:1", "[::ffff:127.0.0.1]:1", true),
+            ("[::ffff:7f00:1]:1", "127.0.0.1:1", true),
+            ("127.0.0.1:1", "[64:ff9b::127.0.0.1]:1", false),
             ("[::1]:1", "[0:0:0:0:0:0:0:1]:1", true),
         ] {
             let entry: Endpoint = entry.parse().unwrap();

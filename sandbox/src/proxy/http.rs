@@ -208,6 +208,12 @@ impl Connection {
 
     /// Passes on a request over TLS, with a secret in place of whatever authenticated it.
     async fn inject(&self, mut request: Request<Incoming>, injection: &Injection) -> Answer {
+        if !Injection::allows(request.method()) {
+            return self.invalid(
+                Protocol::Http,
+                "a request of this method to a host that gets a secret, which could come back",
+            );
+        }
         let target = injection.target();
         let mut open = Open::new(Protocol::Http, Some(target.clone()), &self.shared.tell);
         if let Err(refusal) = self.shared.dialer.rules.check_denied(target) {

@@ -64,7 +64,14 @@ impl Rules {
 
     /// The same for what is allowed in another way: only what is denied is refused.
     pub(super) fn check_denied(&self, target: &Target) -> Result<(), Refusal> {
-        if self.deny.iter().any(|entry| entry.matches(target)) { Err(Refusal::Denied) } else { Ok(()) }
+        // Who denies an IPv4 address means every way to it.
+        let within = match target.host {
+            Host::Address(IpAddr::V6(address)) => embedded(address),
+            _ => None,
+        };
+        let within = within.map(|address| Target { host: Host::Address(address.into()), port: target.port });
+        let is_denied = |target: &Target| self.deny.iter().any(|entry| entry.matches(target));
+        if is_denied(target) || within.as_ref().is_some_and(is_denied) { Err(Refusal::Denied) } else { Ok(()) }
     }
 
     fn lists(&self, target: &Target) -> bool {
@@ -81,14 +88,14 @@ impl Rules {
         own: &BTreeSet<IpAddr>,
         exempt: Option<IpAddr>,
     ) -> Result<(), Refusal> {
-        for address in addresses {
-            let literal = Target { host: Host::Address(*address), port };
+        for address in addresses.iter().copied() {
+            let literal = Target { host: Host::Address(address), port };
             self.check_denied(&literal)?;
-            if self.lists(&literal) || exempt == Some(*address) {
+            if self.lists(&literal) || exempt == Some(address) {
                 continue;
             }
-            if let Some(kind) = AddressKind::of(*address).or_else(|| is_own(*address, own)) {
-                return Err(Refusal::Address { address: *address, kind });
+            if let Some(kind) = AddressKind::of(address).or_else(|| is_own(address, own)) {
+                return Err(Refusal::Address { address, kind });
             }
         }
         Ok(())
@@ -175,8 +182,11 @@ mod tests {
         assert_eq!(check(&["127.0.0.1:443"], &[], &["8.8.8.8", "127.0.0.1"]), Ok(()));
         assert_eq!(check(&["127.0.0.1:80"], &[], &["127.0.0.1"]), Err("a loopback address"));
         assert_eq!(check(&["127.0.0.1:443"], &[], &["::ffff:127.0.0.1"]), Err("a loopback address"));
+        assert_eq!(check(&["127.0.0.1:443"], &[], &["64:ff9b::127.0.0.1"]), Err("a loopback address"));
         assert_eq!(check(&["127.0.0.1:443"], &["127.0.0.1:*"], &["127.0.0.1"]), Err("denied"));
-        assert_eq!(check(&[], &["8.8.8.8:443"], &["8.8.8.8"]), Err("denied"));
+        for way in ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1", "::8.8.8.8"] {
+            assert_eq!(check(&[], &["8.8.8.8:443"], &[way]), Err("denied"), "{way}");
+        }
         assert_eq!(check(&[], &[], &["8.8.4.4"]), Err("an address of this machine"));
         assert_eq!(check(&[], &[], &["64:ff9b::8.8.4.4"]), Err("an address of this machine"));
     }

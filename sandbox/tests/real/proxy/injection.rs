@@ -134,6 +134,14 @@ async fn requests_get_the_secret_and_nobody_else_does() {
         assert!(visit.decision == Decision::Injected && visit.address.is_some(), "{visit:?}");
         assert!(!format!("{visit:?}{answer}{end}").contains(SECRET), "{visit:?}");
     }
+    // What could come back with the request in it is not sent.
+    for method in ["TRACE", "TRACK", "DEBUG", "get"] {
+        let ask = format!("{method} http://127.0.0.1:{port}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let answer = scene.say(&ask).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{method}: {answer}");
+        assert!(matches!(scene.visit().await.decision, Decision::Invalid(_)), "{method}");
+    }
+    assert!(upstream.heads.try_recv().is_err(), "none of them reached the upstream");
     // A secret is no permission to reach the host in another way.
     let answer = scene.say(&format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 403 ") && !answer.contains(SECRET), "{answer}");

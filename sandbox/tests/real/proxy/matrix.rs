@@ -22,7 +22,7 @@ async fn only_what_is_listed_is_reached() {
         .with("none.example", &[&[]])
         .with("localhost", &[&["127.0.0.1"]]);
     let reached = || Came::Reached("it".to_owned());
-    let table: [Row; 34] = [
+    let table: [Row; 38] = [
         // Listed, by address and by name.
         (&["127.0.0.1:PORT"], &[], "127.0.0.1", reached()),
         (&["good.example:PORT", "127.0.0.1:PORT"], &[], "good.example", reached()),
@@ -42,13 +42,17 @@ async fn only_what_is_listed_is_reached() {
         (&["localhost:PORT"], &[], "localhost", Refused),
         (&["metadata.example:PORT"], &[], "metadata.example", Refused),
         (&["private.example:PORT"], &[], "private.example", Refused),
-        (&["mapped.example:PORT", "127.0.0.1:PORT"], &[], "mapped.example", Refused),
+        (&["mapped.example:PORT"], &[], "mapped.example", Refused),
+        (&["mapped.example:PORT", "127.0.0.1:PORT"], &[], "mapped.example", reached()),
+        (&["mapped.example:PORT", "127.0.0.1:PORT"], &["127.0.0.1:*"], "mapped.example", Refused),
         (&["mixed.example:PORT", "127.0.0.1:PORT"], &[], "mixed.example", Refused),
         (&["good.example:PORT", "127.0.0.1:1"], &[], "good.example", Refused),
         // Addresses that nobody listed.
         (&["good.example:PORT"], &[], "169.254.169.254", Refused),
         (&["good.example:PORT"], &[], "[::1]", Refused),
-        (&["127.0.0.1:PORT"], &[], "[::ffff:127.0.0.1]", Refused),
+        (&["127.0.0.1:PORT"], &[], "[::ffff:127.0.0.1]", reached()),
+        (&["[::ffff:127.0.0.1]:PORT"], &["127.0.0.1:*"], "[::ffff:127.0.0.1]", Refused),
+        (&["[64:ff9b::7f00:1]:PORT"], &["127.0.0.1:*"], "[64:ff9b::7f00:1]", Refused),
         (&["127.0.0.1:PORT"], &[], "127.0.0.2", Refused),
         (&["127.0.0.1:PORT"], &[], "0.0.0.0", Refused),
         // Denied, whatever is allowed: by name, by suffix, by the address it has.
