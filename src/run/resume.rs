@@ -30,8 +30,8 @@ impl Reopened {
 
     async fn do_resume(&self) -> Result<Report, Error> {
         let before = self.state();
-        let settings = boxes(self.plan()).map(|(_, settings)| settings);
-        require_secrets(&self.crew().site, settings)?;
+        let all = boxes(self.plan()).map(|(_, settings)| settings);
+        require_secrets(&self.crew().site, all)?;
         for text in open_networks(self.plan()) {
             self.recorder().warn(&text);
         }
