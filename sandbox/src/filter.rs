@@ -77,9 +77,28 @@ const TYPE_FOR_THE_USER: [u64; 2] = [0x5412, 0x541C];
 /// nothing of network namespaces.
 const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Memory and queues that all processes of a user share where there is no namespace of their own for them, and what a
-/// program's own limits are set by for another program.
-const SHARED: [libc::c_long; 4] = [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
+/// Memory, semaphores and queues that all processes of a user share where there is no namespace of their own for them. Each
+/// can be found by its name and, those of System V, used by its number alone: denying the ways to find them is not enough.
+const SHARED: [libc::c_long; 18] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmdt,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_notify,
+    libc::SYS_mq_getsetattr,
+];
 
 /// Attributes of files, which no other rule bounds. "Not supported" is what programs take in their stride: many file systems
 /// have none.
@@ -358,6 +377,21 @@ mod tests {
         for flag in NEW_SPACES {
             let args = [u64::from(flag.cast_unsigned()), 0, 0, 0, 0, 0];
             assert_eq!(verdict(Nesting::Denied, libc::SYS_clone, args), Some(libc::EPERM), "{flag:x}");
+        }
+    }
+
+    /// What a box without namespaces answers, beside the rest.
+    fn without_namespaces(call: i64, args: [u64; 6]) -> Option<i32> {
+        let filter = Filter::of_sockets(true).unwrap();
+        let answers = filter.programs.iter().map(|program| answer(program, call, args));
+        let strictest = answers.min_by_key(|answer| answer & 0xffff_0000).unwrap();
+        (strictest != libc::SECCOMP_RET_ALLOW).then(|| i32::try_from(strictest & 0xffff).unwrap())
+    }
+
+    #[test]
+    fn nothing_shared_is_used_by_its_number() {
+        for call in SHARED {
+            assert_eq!(without_namespaces(call, [0; 6]), Some(libc::EPERM), "{call}");
         }
     }
 

@@ -285,6 +285,39 @@ async fn other_processes_are_out_of_reach() {
 }
 
 #[tokio::test]
+async fn what_processes_share_is_not_used_by_its_number() {
+    let bench = Bench::new().await;
+    let perl = |text: &str| {
+        let ran = std::process::Command::new("perl").args(["-e", text]).stderr(Std::null()).output().unwrap();
+        (ran.status.success(), String::from_utf8(ran.stdout).unwrap())
+    };
+    let make = |text: &str| perl(&format!("print {text} // die")).1;
+    // Without a key: nobody finds them but by number.
+    let memory = make("shmget(0, 16, 0600)");
+    let semaphore = make("semget(0, 1, 0600)");
+    let queue = make("msgget(0, 0600)");
+    let attacks = [
+        format!("shmwrite({memory}, \"mine\", 0, 4)"),
+        format!("shmread({memory}, $b, 0, 4) && $b eq \"mine\""),
+        format!("semctl({semaphore}, 0, 16, 1)"),
+        format!("semop({semaphore}, pack(\"s!3\", 0, 1, 0))"),
+        format!("msgsnd({queue}, pack(\"l! a*\", 1, \"x\"), 0)"),
+        format!("msgrcv({queue}, $b, 16, 0, 0)"),
+        format!("shmctl({memory}, 0, 0)"),
+        format!("semctl({semaphore}, 0, 0, 0)"),
+        format!("msgctl({queue}, 0, 0)"),
+    ];
+    let plan = plan(&bench, &policy(&bench));
+    // Inside first, each where outside it works: the last ones remove what was made.
+    for attack in attacks {
+        let text = format!("({attack}) or do {{ print $!; exit 1 }}");
+        let ran = bench.sh_by(&plan, &format!("perl -e '{text}'")).await;
+        assert!(!ran.ok() && ran.out.contains("not permitted"), "{attack}: {ran:?}");
+        assert!(perl(&text).0, "the attack works without a box: {attack}");
+    }
+}
+
+#[tokio::test]
 async fn no_socket_leads_out() {
     let bench = Bench::new().await;
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
