@@ -102,7 +102,7 @@ const SHARED: [libc::c_long; 18] = [
 
 /// Attributes of files, which no other rule bounds. "Not supported" is what programs take in their stride: many file systems
 /// have none.
-const ATTRIBUTES: [libc::c_long; 8] = [
+const ATTRIBUTES: [libc::c_long; 9] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
@@ -111,11 +111,29 @@ const ATTRIBUTES: [libc::c_long; 8] = [
     libc::SYS_fremovexattr,
     SETXATTRAT,
     REMOVEXATTRAT,
+    FILE_SETATTR,
 ];
 
 /// For which the C library has no name yet; they have one number on all architectures.
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
+const FILE_SETATTR: libc::c_long = 469;
+
+/// Requests that change a file by a descriptor that is open for reading alone, if the file is the caller's:
+/// `FS_IOC_SETFLAGS` (immutable, append-only, no dump), `FS_IOC_SETVERSION`, `EXT4_IOC_SETVERSION`, each also as 32-bit programs
+/// spell it, `FS_IOC_FSSETXATTR`, `FS_IOC_ENABLE_VERITY`, `FS_IOC_SET_ENCRYPTION_POLICY`. From `linux/fs.h`, `linux/fsverity.h`,
+/// `linux/fscrypt.h`.
+const FILE_FLAGS: [u64; 9] = [
+    0x4008_6602,
+    0x4004_6602,
+    0x4008_7602,
+    0x4004_7602,
+    0x4008_6604,
+    0x4004_6604,
+    0x401c_5820,
+    0x4080_6685,
+    0x800c_6613,
+];
 
 /// The calls that change a file's mode, with the place of the mode among their arguments.
 const MODES: [(libc::c_long, u8); 3] = [(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2)];
@@ -166,9 +184,8 @@ impl Filter {
             let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture).map_err(unfit)?;
             filter.try_into().map_err(unfit)
         };
-        let attributes = ATTRIBUTES.iter().map(|call| (*call, Vec::new())).collect();
         Ok(Self {
-            programs: vec![translate(unbounded(network)?, libc::EPERM)?, translate(attributes, libc::EOPNOTSUPP)?],
+            programs: vec![translate(unbounded(network)?, libc::EPERM)?, translate(unsupported()?, libc::EOPNOTSUPP)?],
         })
     }
 
@@ -258,6 +275,18 @@ fn unbounded(network: bool) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_kill, vec![one(vec![when(0, SeccompCmpOp::Eq, u64::from(u32::MAX))?])?]);
     rules.insert(libc::SYS_prlimit64, vec![one(vec![when(0, SeccompCmpOp::Ne, 0)?])?]);
     rules.insert(libc::SYS_setpriority, vec![one(vec![when(1, SeccompCmpOp::Ne, 0)?])?]);
+    Ok(rules)
+}
+
+/// The calls that change what no rule bounds of a file: its attributes and flags.
+fn unsupported() -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ATTRIBUTES.iter().map(|call| (*call, Vec::new())).collect();
+    // The kernel looks at the low half of a request only.
+    let flags = FILE_FLAGS.iter().map(|request| {
+        let is = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *request).map_err(unfit)?;
+        SeccompRule::new(vec![is]).map_err(unfit)
+    });
+    rules.insert(libc::SYS_ioctl, flags.collect::<io::Result<_>>()?);
     Ok(rules)
 }
 
@@ -392,6 +421,23 @@ mod tests {
     fn nothing_shared_is_used_by_its_number() {
         for call in SHARED {
             assert_eq!(without_namespaces(call, [0; 6]), Some(libc::EPERM), "{call}");
+        }
+    }
+
+    #[test]
+    fn flags_of_files_stay_as_they_are() {
+        for request in FILE_FLAGS {
+            for request in [request, request | 1 << 32] {
+                let args = [3, request, 0, 0, 0, 0];
+                assert_eq!(without_namespaces(libc::SYS_ioctl, args), Some(libc::EOPNOTSUPP), "{request:x}");
+            }
+        }
+        // To read them, and what terminals are asked.
+        for request in [0x8008_6601, 0x801c_581f, 0x5401, 0x5413] {
+            assert_eq!(without_namespaces(libc::SYS_ioctl, [3, request, 0, 0, 0, 0]), None, "{request:x}");
+        }
+        for call in ATTRIBUTES {
+            assert_eq!(without_namespaces(call, [0; 6]), Some(libc::EOPNOTSUPP), "{call}");
         }
     }
 

@@ -436,6 +436,21 @@ async fn metadata_of_other_files_stays_as_it_is() {
 }
 
 #[tokio::test]
+async fn flags_of_files_are_not_changed_by_reading_them() {
+    let bench = Bench::new().await;
+    let file = bench.root.join("shared/file");
+    let flags = || rustix::fs::ioctl_getflags(std::fs::File::open(&file).unwrap()).unwrap();
+    let before = flags();
+    let readable = policy(&bench).expose(Expose::read_only(bench.root.join("shared")));
+    let attack = format!("/run/helper toggle-flag {}", file.display());
+    let ran = sh(&bench, &readable, &attack).await;
+    assert!(ran.out.contains("not supported"), "{ran:?}");
+    assert_eq!(flags(), before);
+    assert_eq!(plainly(&["toggle-flag", file.to_str().unwrap()]), "ok turned\n", "it works without a box");
+    assert_ne!(flags(), before);
+}
+
+#[tokio::test]
 async fn metadata_of_own_files_changes_as_usual() {
     let bench = Bench::new().await;
     let text = "set -e; mkdir d; echo x > d/f; chmod 750 d/f; chmod u+x,g-r d; cd d; chmod 741 f; chmod 740 $PWD/f; chmod 700 ../d/./f; \
