@@ -39,6 +39,10 @@ const SERVING: u64 = 2;
 /// How much the kernel prefers a box when it must kill something for want of memory: half of the machine's.
 const KILL_FIRST: u32 = 500;
 
+/// The names of the two limits that not every machine can enforce.
+const PROCESSES: &str = "processes";
+const CPU_WEIGHT: &str = "cpu_weight";
+
 const DELEGATE: &str = "start the program by `systemd-run --user --scope -p Delegate=yes …`";
 
 /// What init watches while a command runs. What is `None` is not watched, for the kernel bounds it or nobody does.
@@ -77,6 +81,8 @@ pub(crate) struct Bounds {
     pub(crate) numbers: Option<Step>,
     pub(crate) command: Vec<Step>,
     pub(crate) watch: Watch,
+    /// Limits that the policy asks for and lets be left out, by name.
+    pub(crate) left_out: Vec<&'static str>,
 }
 
 /// How the number of processes is bounded.
@@ -137,7 +143,11 @@ fn decide(
     let memory = limits.memory.filter(|_| groups.is_some_and(|groups| groups.memory));
     bounds.watch.memory = limits.memory.filter(|_| memory.is_none());
     let cpu_weight = match limits.cpu_weight {
-        Some(_) if !groups.is_some_and(|groups| groups.cpu) => lacking(&policy.may_lack, no_share())?,
+        Some(_) if !groups.is_some_and(|groups| groups.cpu) => {
+            lacking(&policy.may_lack, no_share())?;
+            bounds.left_out.push(CPU_WEIGHT);
+            None
+        }
         other => other,
     };
     let processes = processes(policy, host, &mut bounds)?;
@@ -156,10 +166,10 @@ fn decide(
 /// Refuses what [`plan`] would refuse.
 pub(crate) fn check(limits: &Limits, may_lack: &BTreeSet<Layer>, host: &Host) -> Result<(), Refusal> {
     if limits.cpu_weight.is_some() && !host.control_groups.as_ref().is_some_and(|groups| groups.cpu) {
-        lacking::<()>(may_lack, no_share())?;
+        lacking(may_lack, no_share())?;
     }
     match (limits.processes, process_means(host)) {
-        (Some(most), None) => lacking::<()>(may_lack, no_processes(host, most)).map(drop),
+        (Some(most), None) => lacking(may_lack, no_processes(host, most)),
         (None, _) | (_, Some(_)) => Ok(()),
     }
 }
@@ -168,10 +178,11 @@ pub(crate) fn check(limits: &Limits, may_lack: &BTreeSet<Layer>, host: &Host) ->
 fn processes(policy: &Policy, host: &Host, bounds: &mut Bounds) -> Result<Option<u32>, Refusal> {
     let most = policy.limits.processes.unwrap_or(DEFAULT_PROCESSES).max(1);
     let Some(means) = process_means(host) else {
-        return match policy.limits.processes {
-            Some(most) => lacking(&policy.may_lack, no_processes(host, most)),
-            None => Ok(None),
-        };
+        if let Some(most) = policy.limits.processes {
+            lacking(&policy.may_lack, no_processes(host, most))?;
+            bounds.left_out.push(PROCESSES);
+        }
+        return Ok(None);
     };
     bounds.watch.processes = Some(most);
     match means {
@@ -188,8 +199,8 @@ fn processes(policy: &Policy, host: &Host, bounds: &mut Bounds) -> Result<Option
 }
 
 /// A limit that cannot be had: left out where the policy lets it, else refused.
-fn lacking<T>(may_lack: &BTreeSet<Layer>, refusal: Refusal) -> Result<Option<T>, Refusal> {
-    if may_lack.contains(&Layer::Limits) { Ok(None) } else { Err(refusal) }
+fn lacking(may_lack: &BTreeSet<Layer>, refusal: Refusal) -> Result<(), Refusal> {
+    if may_lack.contains(&Layer::Limits) { Ok(()) } else { Err(refusal) }
 }
 
 fn no_share() -> Refusal {
@@ -252,8 +263,8 @@ pub(crate) fn means(host: &Host) -> Vec<Means> {
     let share = group(groups.is_some_and(|groups| groups.cpu)).ok_or_else(|| short(no_share()));
     vec![
         Means { limit: "memory", by: Ok(memory) },
-        Means { limit: "processes", by: processes },
-        Means { limit: "cpu_weight", by: share },
+        Means { limit: PROCESSES, by: processes },
+        Means { limit: CPU_WEIGHT, by: share },
         Means { limit: "disk", by: Ok(watch("by free space and by measuring")) },
         Means { limit: "file_size", by: Ok("RLIMIT_FSIZE".to_owned()) },
     ]

@@ -23,7 +23,7 @@ impl Host {
     }
 
     /// The layers that this machine cannot give to any box. A limit is not among them: whether it can be had depends on
-    /// which it is.
+    /// which it is, and [`crate::Enforcement::lacks`] tells.
     pub fn lacks(&self) -> BTreeSet<Layer> {
         let namespaces = (self.form() == Form::LandlockOnly).then_some(Layer::Namespaces);
         namespaces.into_iter().chain((!self.seccomp).then_some(Layer::Seccomp)).collect()

@@ -53,7 +53,8 @@ pub(crate) fn plan(policy: &Policy, host: &Host) -> Result<Enforcement, Refusal>
     steps.extend(bounds.command);
     let network = policy.network == Network::Host;
     let guards = guards(host, cage(policy, &placed, host, network), network);
-    Ok(Enforcement::of_parts(steps, guards, bounds.watch, policy.workdir.clone(), Places::of(policy)))
+    let boxed = Enforcement::of_parts(steps, guards, bounds.watch, policy.workdir.clone(), Places::of(policy));
+    Ok(boxed.leaving_out(bounds.left_out))
 }
 
 /// A box that may read everything and write nothing: what a probe starts.

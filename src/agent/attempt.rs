@@ -313,7 +313,7 @@ impl<'a> Attempt<'a> {
             branch: RefName::agent_branch(self.of.run.id(), &self.of.task.name),
             worktree: self.of.workspace.place.worktree().to_owned(),
             adapter: ADAPTER.to_owned(),
-            degraded: self.of.capturer.host.lacks(),
+            degraded: self.enforcement.as_ref().map(Enforcement::lacks).unwrap_or_default(),
         };
         self.scribe.record(self.subject(), EventKind::AttemptStarted(started))?;
         self.started = true;

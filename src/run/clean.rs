@@ -144,7 +144,7 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
     tokio::task::block_in_place(|| mend_links(site, &state, recorder.run()))?;
     isolation::allow(&mut settings.plan, allowed);
     let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan).await?;
-    for text in isolation::warnings(&capturer.host) {
+    for text in isolation::warnings(&capturer.host, &isolation::LeftOut::new()) {
         tracing::warn!("{text}");
     }
     let mut workspaces = Vec::new();

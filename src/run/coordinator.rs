@@ -9,7 +9,7 @@ use sandbox::{Host, Layer};
 use super::agents::{Crew, Opening, run_all};
 use super::error::Error;
 use super::finish::Finish;
-use super::isolation;
+use super::isolation::{self, LeftOut};
 use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
@@ -64,11 +64,13 @@ pub async fn execute(
     require_secrets(&site, &plan)?;
     let capturer = site.capturer(begun, &plan).await?;
     let layers = isolation::layers(&capturer.host)?;
-    options.host = host_record(&capturer.host, &layers, &open_networks(&plan));
-    for text in isolation::warnings(&capturer.host) {
+    let left_out = isolation::left_out(&capturer.host, &plan)?;
+    let degraded = isolation::lacks(&capturer.host, &left_out);
+    options.host = host_record(&capturer.host, &layers, &left_out, &open_networks(&plan));
+    for text in isolation::warnings(&capturer.host, &left_out) {
         observer.warning(&text);
     }
-    let isolation = start::Isolation { layers, degraded: capturer.host.lacks() };
+    let isolation = start::Isolation { layers, degraded };
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
@@ -158,7 +160,7 @@ pub fn open_networks(plan: &Plan) -> Vec<String> {
 }
 
 /// What the machine can do, as it is kept with the run.
-fn host_record(host: &Host, layers: &[String], warnings: &[String]) -> serde_json::Value {
+fn host_record(host: &Host, layers: &[String], left_out: &LeftOut, warnings: &[String]) -> serde_json::Value {
     serde_json::json!({
         "v": 1,
         "uid": host.uid,
@@ -168,7 +170,8 @@ fn host_record(host: &Host, layers: &[String], warnings: &[String]) -> serde_jso
         "layers": layers,
         "shortcomings": host.shortcomings().into_iter().map(|lack| lack.cause).collect::<Vec<_>>(),
         "limits": limit_means(host),
-        "degraded": host.lacks(),
+        "degraded": isolation::lacks(host, left_out),
+        "leftOut": left_out,
         "warnings": warnings,
     })
 }

@@ -77,7 +77,8 @@ impl Reopened {
         isolation::allow(&mut plan, allowed);
         tokio::task::block_in_place(|| mend_links(&site, &state, recorder.run()))?;
         let capturer = site.capturer(at, &plan).await?;
-        for text in isolation::warnings(&capturer.host) {
+        let left_out = isolation::left_out(&capturer.host, &plan)?;
+        for text in isolation::warnings(&capturer.host, &left_out) {
             recorder.warn(&text);
         }
         let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };

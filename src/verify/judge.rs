@@ -366,7 +366,10 @@ impl<'a> Judge<'a> {
             reused,
             duration_ms: receipt.duration_ms,
             log: log.and_then(|log| run.relative(&log)),
-            degraded: self.of.capturer.host.lacks(),
+            degraded: match &self.enforcement {
+                Ok(enforcement) => enforcement.lacks(),
+                Err(_) => self.of.capturer.host.lacks(),
+            },
         };
         let event = journal.record(Subject::run(), EventKind::VerifyFinished(finished))?;
         if receipt.verdict.is_pass() {

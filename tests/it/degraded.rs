@@ -292,6 +292,51 @@ fn a_weak_run_says_so_at_its_start_and_at_its_end() {
     assert_eq!(status["data"]["leakyPossible"] == json!(true), !layers.contains("kill-group"), "{status:#}");
 }
 
+/// No machine without namespaces gives a share of the processor.
+#[test]
+fn a_limit_that_is_left_out_is_told_of_box_by_box() {
+    let of_one = PLAN.replace("[agents.code]", "sandbox.limits.cpu_weight = 50\n[agents.code]");
+    let of_all = PLAN.replace("[verify]", "[sandbox.limits]\ncpu_weight = 50\n[verify]");
+    let whole = json!(["namespaces"]);
+    let without = json!(["namespaces", "limits"]);
+    for (text, boxes, code, judged) in [
+        (of_one, &["agent `docs`"][..], &whole, &whole),
+        (of_all, &["agent `code`", "agent `docs`", "the verifier"], &without, &without),
+    ] {
+        let world = World::new();
+        let path = plan(&world, &text);
+        let flags = ["--allow-degraded=namespaces", "--allow-degraded=limits"];
+        let refused = Machine::NamespacesOff.sandbox(&world, &["run", &path, flags[0]]).expect(4);
+        assert!(refused.stderr.contains("`: a share of the processor"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("--allow-degraded=limits"), "{}", refused.stderr);
+        assert!(!world.store().exists());
+
+        let warned = |ran: &Ran| {
+            boxes.iter().all(|whose| {
+                let line = format!("degraded, as was allowed: {whose} runs without the limit `cpu_weight`");
+                ran.stderr.contains(&line)
+            })
+        };
+        let ran = Machine::NamespacesOff.sandbox(&world, &["run", &path, flags[0], flags[1], "--json"]).expect(0);
+        assert!(warned(&ran), "{}", ran.stderr);
+        let (of_code, others): (Vec<Value>, Vec<Value>) =
+            ran.json_lines().into_iter().partition(|it| it["type"] == "attempt.started" && it["agent"] == "code");
+        assert_eq!(&of_code[0]["data"]["degraded"], code);
+        let told = [&without, &without, &without, judged, &without, &without];
+        assert_eq!(recorded(&world, &others), told.map(Value::clone), "{boxes:?}");
+        let host = fs::read(world.store().join("runs/two-1/host.json")).unwrap();
+        let host: Value = serde_json::from_slice(&host).unwrap();
+        let left_out: BTreeMap<&str, [&str; 1]> = boxes.iter().map(|whose| (*whose, ["cpu_weight"])).collect();
+        assert_eq!(host["leftOut"], json!(left_out));
+        let said = "without namespaces and some limits, as was allowed";
+        assert!(world.sandbox(&["inspect", "docs"]).expect(0).stdout.contains(said));
+        assert_eq!(world.sandbox(&["inspect", "code"]).expect(0).stdout.contains(said), *code == without);
+        assert!(world.sandbox(&["status"]).expect(0).stdout.contains(said));
+        let again = Machine::NamespacesOff.sandbox(&world, &["merge", flags[0], flags[1]]).expect(0);
+        assert!(again.stdout.contains(said) && warned(&again), "{again:?}");
+    }
+}
+
 #[test]
 fn a_run_goes_on_in_another_form() {
     let world = World::new();
