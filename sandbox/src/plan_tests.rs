@@ -1,7 +1,6 @@
 use super::*;
 use crate::host::{Kernel, Obstacle};
 use crate::policy::{Expose, Limits, PrivateDir};
-use crate::refusal::Layer;
 
 const ROOT: Host = Host {
     uid: 0,

@@ -17,7 +17,7 @@ use super::error::Error;
 use super::isolation;
 use super::keep::{Keeper, Kept};
 use super::recorder::{Observer, Recorder};
-use super::reopen::mend_links;
+use super::reopen::{await_boxes, mend_links};
 use super::site::Site;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
@@ -141,7 +141,10 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
         Ok::<_, Error>((Recorder::new(writer, &opened.events, Box::new(Quiet)), settings))
     })?;
     let state = recorder.state();
-    tokio::task::block_in_place(|| mend_links(site, &state, recorder.run()))?;
+    tokio::task::block_in_place(|| {
+        await_boxes(site, run.id(), |text| tracing::warn!("{text}"))?;
+        mend_links(site, &state, recorder.run())
+    })?;
     isolation::allow(&mut settings.plan, allowed);
     let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan).await?;
     for text in isolation::warnings(&capturer.host, &isolation::LeftOut::new()) {

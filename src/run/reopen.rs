@@ -23,9 +23,9 @@ use crate::git::{Place, RefEdit, Swap};
 use crate::model::event::{EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
-use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
-use crate::store::lock::RunLock;
-use crate::store::{JournalWriter, Record, RunDir};
+use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, RunId};
+use crate::store::lock::{self, Patience, RunLock};
+use crate::store::{JournalWriter, Record, RunDir, Workplaces};
 use crate::workspace::Workspace;
 
 /// A run that a verb goes on with.
@@ -75,7 +75,10 @@ impl Reopened {
         let base = started.base.clone();
         let RunSettings { mut plan, land, .. } = settings;
         isolation::allow(&mut plan, allowed);
-        tokio::task::block_in_place(|| mend_links(&site, &state, recorder.run()))?;
+        tokio::task::block_in_place(|| {
+            await_boxes(&site, recorder.run().id(), |text| recorder.warn(text))?;
+            mend_links(&site, &state, recorder.run())
+        })?;
         let capturer = site.capturer(at, &plan).await?;
         let left_out = isolation::left_out(&capturer.host, &plan)?;
         for text in isolation::warnings(&capturer.host, &left_out) {
@@ -321,6 +324,27 @@ impl Reopened {
         tokio::task::block_in_place(|| self.recorder.record(Subject::attempt(&agent.name, attempt.number), finished))?;
         Ok(())
     }
+}
+
+/// Waits for what is left of boxes whose coordinator was killed: until their last process is gone, it may write.
+pub(super) fn await_boxes(site: &Site, run: &RunId, tell: impl Fn(&str)) -> Result<(), Error> {
+    let root = site.workplaces.private_root();
+    let entries = match std::fs::read_dir(&root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(crate::store::Error::Io { op: "read", path: root, source }.into()),
+    };
+    for entry in entries.flatten() {
+        let Some((of, occupant)) = Workplaces::occupant_of(&entry.file_name()) else { continue };
+        if of != *run {
+            continue;
+        }
+        let place = site.workplaces.place(run, &occupant);
+        let worktree = place.worktree().display();
+        let notice = || tell(&format!("waiting until nothing is left of the last box in `{worktree}`"));
+        lock::await_boxes(&place, Patience::default(), notice)?;
+    }
+    Ok(())
 }
 
 /// Gives worktrees their own links back that a coordinator which died left leading elsewhere.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -613,6 +614,59 @@ echo new > docs/new
     assert!(bystander.try_wait().unwrap().is_none(), "a process that is not ours was ended");
     bystander.kill().unwrap();
     bystander.wait().unwrap();
+}
+
+#[test]
+fn whoever_goes_on_waits_until_nothing_is_left_of_the_last_box() {
+    let world = World::new();
+    let text = r#"
+[run]
+name = "left"
+[sandbox]
+allow_degraded = ["namespaces"]
+[agents.one]
+owns = ["**"]
+run = ["sh", "-ec", "echo done > done; test $SANDBOX_ATTEMPT != 1 || sleep 86731"]
+"#;
+    let machine = Machine::NamespacesDenied;
+    let start = |arguments: &[&str]| {
+        let mut command = machine.command(&world, arguments);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        let (sender, started) = std::sync::mpsc::channel();
+        machine.confined(move || sender.send(command.spawn().unwrap()).unwrap());
+        started.recv().unwrap()
+    };
+    let signal =
+        |pid: u32, signal| nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).unwrap();
+    let mut executor = start(&["run", &plan(&world, text)]);
+    until("the agent runs", || (!processes_with("sleep 86731").is_empty()).then_some(()));
+    // The first of the box's own processes: it looks last whether anything is left.
+    let parent = format!("PPid:\t{}\n", executor.id());
+    let outer = processes_with("__sandbox-init").into_iter().find_map(|found| {
+        let pid = found.split(':').next().unwrap().to_owned();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains(&parent).then(|| pid.parse::<u32>().unwrap())
+    });
+    let outer = outer.unwrap();
+    signal(outer, Signal::SIGSTOP);
+    signal(executor.id(), Signal::SIGKILL);
+    executor.wait().unwrap();
+
+    let mut again = start(&["resume"]);
+    let mut lines = BufReader::new(again.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let told = lines.find(|line| line.contains("waiting until nothing is left of the last box in"));
+    assert!(told.is_some_and(|line| line.contains("left-1--one")));
+    assert!(again.try_wait().unwrap().is_none(), "it waits");
+    let attempts = || {
+        let inspect = world.sandbox(&["inspect", "one", "--json"]).expect(0).json();
+        inspect["data"]["attempts"].as_array().unwrap().len()
+    };
+    assert_eq!(attempts(), 1);
+    signal(outer, Signal::SIGCONT);
+    let rest: Vec<String> = lines.collect();
+    assert!(again.wait().unwrap().code() == Some(1), "no verifier: {rest:#?}");
+    assert_eq!(attempts(), 2);
+    assert_eq!(world.git(&["show", "sandbox/left-1/one:done"]), "done");
 }
 
 #[test]
