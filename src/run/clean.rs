@@ -142,8 +142,9 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
     })?;
     let state = recorder.state();
     tokio::task::block_in_place(|| {
-        await_boxes(site, run.id(), |text| tracing::warn!("{text}"))?;
-        mend_links(site, &state, recorder.run())
+        let tell = |text: &str| tracing::warn!("{text}");
+        await_boxes(site, run.id(), tell)?;
+        mend_links(site, &state, recorder.run(), tell)
     })?;
     isolation::allow(&mut settings.plan, allowed);
     let capturer = site.capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan).await?;

@@ -76,8 +76,9 @@ impl Reopened {
         let RunSettings { mut plan, land, .. } = settings;
         isolation::allow(&mut plan, allowed);
         tokio::task::block_in_place(|| {
-            await_boxes(&site, recorder.run().id(), |text| recorder.warn(text))?;
-            mend_links(&site, &state, recorder.run())
+            let tell = |text: &str| recorder.warn(text);
+            await_boxes(&site, recorder.run().id(), tell)?;
+            mend_links(&site, &state, recorder.run(), tell)
         })?;
         let capturer = site.capturer(at, &plan).await?;
         let left_out = isolation::left_out(&capturer.host, &plan)?;
@@ -348,13 +349,13 @@ pub(super) fn await_boxes(site: &Site, run: &RunId, tell: impl Fn(&str)) -> Resu
 }
 
 /// Gives worktrees their own links back that a coordinator which died left leading elsewhere.
-pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir) -> Result<(), Error> {
+pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir, tell: impl Fn(&str)) -> Result<(), Error> {
     for agent in &state.agents {
         for workspace in load_workspaces(site, run, &agent.name)? {
             match workspace.leave() {
                 Ok(()) => {}
                 // Said again, and acted on, wherever the worktree is used.
-                Err(error @ crate::workspace::Error::Tampered { .. }) => tracing::warn!("{error}"),
+                Err(error @ crate::workspace::Error::Tampered { .. }) => tell(&error.to_string()),
                 Err(error) => return Err(error.into()),
             }
         }

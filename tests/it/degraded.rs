@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -62,6 +62,15 @@ impl Machine {
                 world.sandbox_command(arguments)
             }
         }
+    }
+
+    /// Starts `sandbox` there.
+    fn start(self, world: &World, arguments: &[&str]) -> Child {
+        let mut command = self.command(world, arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let (sender, started) = std::sync::mpsc::channel();
+        self.confined(move || sender.send(command.spawn().unwrap()).unwrap());
+        started.recv().unwrap()
     }
 
     /// What the machine answers to system calls. The last filter keeps others from being made.
@@ -617,6 +626,63 @@ echo new > docs/new
 }
 
 #[test]
+fn a_worktree_that_is_gone_or_another_keeps_nobody_from_going_on() {
+    let world = World::new();
+    let text = r#"
+[run]
+name = "gone"
+[sandbox]
+allow_degraded = ["namespaces"]
+[agents.one]
+owns = ["**"]
+run = ["sh", "-ec", "echo half > half; test $SANDBOX_ATTEMPT != 1 || sleep 86741"]
+"#;
+    let path = plan(&world, text);
+    let machine = Machine::NamespacesDenied;
+    let mut number = 0;
+    for (another, why) in [(false, "the folder is gone"), (true, "the folder was replaced by another")] {
+        for verb in ["retry", "merge", "clean"] {
+            number += 1;
+            let mut executor = machine.start(&world, &["run", &path]);
+            until("the agent runs", || (!processes_with("sleep 86741").is_empty()).then_some(()));
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(executor.id().cast_signed()), Signal::SIGKILL).unwrap();
+            executor.wait().unwrap();
+            assert_none_left("sleep 86741");
+            let run = format!("gone-{number}");
+            let key = fs::read_dir(world.worktrees()).unwrap().next().unwrap().unwrap().path();
+            let worktree = key.join(format!("{run}--one"));
+            // Out of the way, so that a new folder cannot get its number.
+            fs::rename(&worktree, world.home().join(&run)).unwrap();
+            let own = worktree.join(".git");
+            if another {
+                fs::create_dir(&worktree).unwrap();
+                fs::write(&own, "the user's").unwrap();
+            }
+            let case = format!("{why}, {verb}");
+            let arguments: &[&str] = match verb {
+                "retry" => &["retry", "one", "--fresh"],
+                "merge" => &["merge"],
+                _ => &["clean", &run],
+            };
+            let ran = machine.sandbox(&world, arguments);
+            assert!(matches!(ran.code, Some(0 | 1)), "{case}: {ran:?}");
+            assert!(verb == "clean" || ran.stderr.contains(why), "{case}: {ran:?}");
+            if another && verb == "clean" {
+                assert!(ran.stdout.contains(why), "{ran:?}");
+            }
+            if another {
+                assert_eq!(fs::read_to_string(&own).unwrap(), "the user's", "{case}");
+            } else if verb == "clean" {
+                assert!(ran.stdout.contains("its folder is gone"), "{ran:?}");
+            }
+            if verb == "retry" {
+                assert_eq!(world.git(&["show", &format!("sandbox/{run}/one:half")]), "half", "{case}");
+            }
+        }
+    }
+}
+
+#[test]
 fn whoever_goes_on_waits_until_nothing_is_left_of_the_last_box() {
     let world = World::new();
     let text = r#"
@@ -629,13 +695,7 @@ owns = ["**"]
 run = ["sh", "-ec", "echo done > done; test $SANDBOX_ATTEMPT != 1 || sleep 86731"]
 "#;
     let machine = Machine::NamespacesDenied;
-    let start = |arguments: &[&str]| {
-        let mut command = machine.command(&world, arguments);
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
-        let (sender, started) = std::sync::mpsc::channel();
-        machine.confined(move || sender.send(command.spawn().unwrap()).unwrap());
-        started.recv().unwrap()
-    };
+    let start = |arguments: &[&str]| machine.start(&world, arguments);
     let signal =
         |pid: u32, signal| nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).unwrap();
     let mut executor = start(&["run", &plan(&world, text)]);
@@ -685,12 +745,7 @@ run = ["sh", "-ec", "echo half > half; if test $SANDBOX_ATTEMPT = 1; then (setsi
     let mut bystander = world.command("sleep").arg("86722").spawn().unwrap();
     for mended_by in [&["retry", "one"][..], &["merge"], &["clean", "killed-3"]] {
         let machine = Machine::NamespacesDenied;
-        let (ready, world_again) = (std::sync::mpsc::channel(), machine.command(&world, &["run", &path, "--json"]));
-        let mut command = world_again;
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        let sender = ready.0;
-        machine.confined(move || sender.send(command.spawn().unwrap()).unwrap());
-        let mut executor = ready.1.recv().unwrap();
+        let mut executor = machine.start(&world, &["run", &path, "--json"]);
         until("the agent runs", || (processes_with("86721").len() >= 2).then_some(()));
         let worktrees = world.git(&["worktree", "list", "--porcelain"]);
         let worktree =
