@@ -5,6 +5,7 @@
 //! sees the host but for what is hidden, this one sees nothing but the system's folders and what is exposed.
 
 use crate::bounds::{self, Watch};
+use crate::canary;
 use crate::check::{self, Placed};
 use crate::fence;
 use crate::guard::Guard;
@@ -69,7 +70,12 @@ pub(crate) fn empty(host: &Host) -> Enforcement {
         network: false,
         scopes: version >= fence::SCOPES,
     });
-    let guards = guards(host, cage, false);
+    let mut guards = guards(host, cage, false);
+    for guard in &mut guards {
+        if let Guard::Metadata { writable } = guard {
+            writable.push(canary::OWN_LIES.into());
+        }
+    }
     Enforcement::of_parts(steps, guards, Watch::default(), "/".into(), Places::default())
 }
 

@@ -11,6 +11,7 @@ const ROOT: Host = Host {
     obstacle: None,
     control_groups: None,
     kill_group: None,
+    metadata: true,
     process_numbers: true,
 };
 const USER: Host =

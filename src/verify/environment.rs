@@ -354,6 +354,7 @@ mod tests {
             control_groups: Some(groups.clone()),
             process_numbers: true,
             kill_group: None,
+            metadata: true,
         };
         let without = Host { control_groups: Some(ControlGroups { cpu: false, ..groups }), ..with.clone() };
         let home = PrivateDir { source: "/p/home".into(), target: "/home/u".into() };

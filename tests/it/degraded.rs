@@ -41,6 +41,8 @@ enum Machine {
     NoLandlockAndDenied,
     /// Neither namespaces nor filters.
     NoSeccompAndOff,
+    /// No namespaces, and no process may read another's memory.
+    NoReadingAndDenied,
 }
 
 impl Machine {
@@ -58,9 +60,11 @@ impl Machine {
                 command.args(["-Ur", "sh", "-c", off, "sh"]).arg(program()).args(arguments);
                 command
             }
-            Self::NamespacesDenied | Self::NoSeccomp | Self::NoLandlock | Self::NoLandlockAndDenied => {
-                world.sandbox_command(arguments)
-            }
+            Self::NamespacesDenied
+            | Self::NoSeccomp
+            | Self::NoLandlock
+            | Self::NoLandlockAndDenied
+            | Self::NoReadingAndDenied => world.sandbox_command(arguments),
         }
     }
 
@@ -83,6 +87,7 @@ impl Machine {
             Self::NoSeccomp | Self::NoSeccompAndOff => vec![filter(no_filters(), libc::EINVAL)],
             Self::NoLandlock => vec![no_landlock()],
             Self::NoLandlockAndDenied => vec![no_landlock(), denied()],
+            Self::NoReadingAndDenied => vec![filter(always(libc::SYS_process_vm_readv), libc::EPERM), denied()],
         }
     }
 
@@ -156,7 +161,7 @@ fn git_directory(world: &World) -> BTreeMap<String, String> {
 #[test]
 fn without_leave_nothing_is_begun() {
     let denied = "a container or system-call filter forbids namespaces";
-    let table: [(Machine, &[&str], &str, Option<&str>); 9] = [
+    let table: [(Machine, &[&str], &str, Option<&str>); 11] = [
         (Machine::NamespacesOff, &[], "switched off (user.max_user_namespaces is 0)", Some("namespaces")),
         (Machine::NamespacesOff, &["--allow-degraded=seccomp"], "max_user_namespaces", Some("namespaces")),
         (Machine::NamespacesDenied, &[], denied, Some("namespaces")),
@@ -165,6 +170,8 @@ fn without_leave_nothing_is_begun() {
         (Machine::NoSeccomp, &["--allow-degraded=namespaces"], "system calls cannot be filtered", Some("seccomp")),
         (Machine::NoLandlockAndDenied, &[], denied, None),
         (Machine::NoLandlockAndDenied, &["--allow-degraded=namespaces"], "no Landlock either", None),
+        (Machine::NoReadingAndDenied, &[], denied, None),
+        (Machine::NoReadingAndDenied, &["--allow-degraded=namespaces"], "kernel.yama.ptrace_scope is 2 or 3", None),
         (
             Machine::NoSeccompAndOff,
             &["--allow-degraded=namespaces", "--allow-degraded=seccomp"],

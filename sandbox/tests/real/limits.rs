@@ -174,6 +174,7 @@ fn what_cannot_be_bounded_is_refused_or_left_out_on_request() {
         obstacle: None,
         control_groups: None,
         kill_group: None,
+        metadata: true,
         process_numbers: false,
     };
     assert!(host.shortcomings().iter().any(|lack| lack.cause.contains("how many processes")));
