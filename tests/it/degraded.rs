@@ -326,6 +326,7 @@ fn a_limit_that_is_left_out_is_told_of_box_by_box() {
         let refused = Machine::NamespacesOff.sandbox(&world, &["run", &path, flags[0]]).expect(4);
         assert!(refused.stderr.contains("`: a share of the processor"), "{}", refused.stderr);
         assert!(refused.stderr.contains("--allow-degraded=limits"), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("systemd-run"), "it would not help: {}", refused.stderr);
         assert!(!world.store().exists());
 
         let warned = |ran: &Ran| {
