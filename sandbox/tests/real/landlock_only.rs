@@ -9,6 +9,7 @@ use sandbox::{
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::process::Stdio as Std;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
@@ -317,45 +318,79 @@ async fn what_processes_share_is_not_used_by_its_number() {
     }
 }
 
+/// What is said to a socket, one visit after another.
+fn heard(mut next: impl FnMut() -> std::io::Result<String> + Send + 'static) -> mpsc::Receiver<String> {
+    let (tell, heard) = mpsc::channel();
+    std::thread::spawn(move || while next().is_ok_and(|said| tell.send(said).is_ok()) {});
+    heard
+}
+
+fn all_of(stream: std::io::Result<impl std::io::Read>) -> std::io::Result<String> {
+    stream.and_then(std::io::read_to_string)
+}
+
+fn one_of(receive: impl Fn(&mut [u8]) -> std::io::Result<usize>) -> std::io::Result<String> {
+    let mut buffer = [0; 16];
+    let length = receive(&mut buffer)?;
+    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
 #[tokio::test]
 async fn no_socket_leads_out() {
+    use std::io::Write as _;
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
     let bench = Bench::new().await;
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    udp.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let path = bench.root.join("shared/s");
-    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let datagrams = std::os::unix::net::UnixDatagram::bind(bench.root.join("shared/d")).unwrap();
-    datagrams.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            drop(std::io::Read::read(&mut stream.unwrap(), &mut [0; 16]));
-        }
-    });
-    let name = format!("sandbox-test-{}", bench.root.display());
-    let address =
-        <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&name).unwrap();
-    let _abstract = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
     let (tcp_address, udp_address) = (tcp.local_addr().unwrap().to_string(), udp.local_addr().unwrap().to_string());
+    let name = format!("sandbox-test-{}", bench.root.display());
+    let abstract_address = SocketAddr::from_abstract_name(&name).unwrap();
+    let hidden = UnixListener::bind_addr(&abstract_address).unwrap();
     let datagram = bench.root.join("shared/d").display().to_string();
-    let tries: [[&str; 2]; 4] =
-        [["tcp", &tcp_address], ["udp", &udp_address], ["abstract", &name], ["datagram-pair", &datagram]];
+    let datagrams = UnixDatagram::bind(&datagram).unwrap();
+    let path = bench.root.join("shared/s").display().to_string();
+    let listener = UnixListener::bind(&path).unwrap();
+    let ears = [
+        heard(move || all_of(tcp.accept().map(|(stream, _)| stream))),
+        heard(move || one_of(|buffer| udp.recv(buffer))),
+        heard(move || all_of(hidden.accept().map(|(stream, _)| stream))),
+        heard(move || one_of(|buffer| datagrams.recv(buffer))),
+        heard(move || all_of(listener.accept().map(|(stream, _)| stream))),
+    ];
+    // All of these keep the order, so what comes before our own word came from others.
+    let visitors = || {
+        std::net::TcpStream::connect(&tcp_address).unwrap().write_all(b"ours").unwrap();
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"ours", &udp_address).unwrap();
+        UnixStream::connect_addr(&abstract_address).unwrap().write_all(b"ours").unwrap();
+        UnixDatagram::unbound().unwrap().send_to(b"ours", &datagram).unwrap();
+        UnixStream::connect(&path).unwrap().write_all(b"ours").unwrap();
+        let visits = |ear: &mpsc::Receiver<String>| {
+            std::iter::from_fn(|| Some(ear.recv_timeout(LIMIT).unwrap())).take_while(|said| said != "ours").count()
+        };
+        ears.each_ref().map(visits)
+    };
+    let tries: [[&str; 2]; 5] = [
+        ["tcp", &tcp_address],
+        ["udp", &udp_address],
+        ["abstract", &name],
+        ["datagram-pair", &datagram],
+        ["unix", &path],
+    ];
     for attempt in tries {
         assert!(plainly(&attempt).starts_with("ok"), "{attempt:?} works without a box");
     }
-    assert!(plainly(&["unix", path.to_str().unwrap()]).starts_with("ok"));
-    assert!(udp.recv(&mut [0; 16]).is_ok() && datagrams.recv(&mut [0; 16]).is_ok());
+    assert_eq!(visitors(), [1; 5], "without a box");
 
-    let all = format!(
-        "for w in 'tcp {tcp_address}' 'udp {udp_address}' 'abstract {name}' 'datagram-pair {datagram}' 'unix {}'; do /run/helper $w; done",
-        path.display()
-    );
+    let all = tries.map(|[way, address]| format!("/run/helper {way} {address}")).join("; ");
     let none = sh(&bench, &policy(&bench), &all).await;
     assert_eq!(none.out.matches("failed").count(), 5, "{}", none.out);
+    assert_eq!(visitors(), [0; 5]);
     // With the host's network the sockets of that, and still no other.
     let host = sh(&bench, &policy(&bench).network(Network::Host), &all).await;
     let said: Vec<bool> = host.out.lines().map(|line| line.starts_with("ok")).collect();
     assert_eq!(said, [true, true, false, false, false], "{}", host.out);
+    assert_eq!(visitors(), [1, 1, 0, 0, 0]);
     // Each of two layers by itself keeps TCP out.
     let plan = plan(&bench, &policy(&bench));
     for dropped in ["filter", "rules"] {
