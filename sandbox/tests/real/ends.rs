@@ -28,12 +28,12 @@ async fn what_a_box_holds_is_closed_with_its_end_and_never_a_commands() {
         let held = std::os::fd::OwnedFd::from(held);
         let boxed = soon(sandbox::Sandbox::start_holding(&plan, &bench.launcher, held)).await.unwrap();
         let ran = run(&boxed, shell("for fd in /proc/self/fd/*; do readlink $fd; done | grep -c pipe")).await;
-        let plain = soon(sandbox::Sandbox::start(&plan, &bench.launcher)).await.unwrap();
+        let other = soon(sandbox::Sandbox::start(&plan, &bench.launcher)).await.unwrap();
         assert_eq!(
             ran.out,
-            run(&plain, shell("for fd in /proc/self/fd/*; do readlink $fd; done | grep -c pipe")).await.out
+            run(&other, shell("for fd in /proc/self/fd/*; do readlink $fd; done | grep -c pipe")).await.out
         );
-        soon(plain.shutdown()).await.unwrap();
+        soon(other.shutdown()).await.unwrap();
         rustix::io::ioctl_fionbio(&end, true).unwrap();
         let mut buffer = [0; 1];
         let while_it_lives = rustix::io::read(&end, &mut buffer);
