@@ -8,9 +8,12 @@
 //! | file size | `RLIMIT_FSIZE` | | |
 //! | share of the processor | control group | refused | |
 //!
+//! A box without namespaces has no control group for its limits.
+//!
 //! No `RLIMIT_AS` and no `RLIMIT_DATA`: programs reserve far more than they use (Node, Go, sanitizers). No nice value for
 //! the share: it is a process's and not a group's, and the kernel's grouping by session cancels it.
 
+use crate::cgroup::ControlGroups;
 use crate::check::Placed;
 use crate::form::Form;
 use crate::host::{Host, Kernel, Shortcoming};
@@ -39,7 +42,13 @@ const SERVING: u64 = 2;
 /// How much the kernel prefers a box when it must kill something for want of memory: half of the machine's.
 const KILL_FIRST: u32 = 500;
 
+/// The names of the two limits that not every machine can enforce.
+const PROCESSES: &str = "processes";
+const CPU_WEIGHT: &str = "cpu_weight";
+
 const DELEGATE: &str = "start the program by `systemd-run --user --scope -p Delegate=yes …`";
+
+const WITH_NAMESPACES: &str = "run on a machine with namespaces";
 
 /// What init watches while a command runs. What is `None` is not watched, for the kernel bounds it or nobody does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +86,8 @@ pub(crate) struct Bounds {
     pub(crate) numbers: Option<Step>,
     pub(crate) command: Vec<Step>,
     pub(crate) watch: Watch,
+    /// Limits that the policy asks for and lets be left out, by name.
+    pub(crate) left_out: Vec<&'static str>,
 }
 
 /// How the number of processes is bounded.
@@ -87,9 +98,18 @@ pub(crate) enum ByProcess {
     Rlimit,
 }
 
+/// Where boxes can have control groups for their limits. A box without namespaces has none: a command of its could not be in it
+/// and in the group that it is killed by.
+fn groups(host: &Host) -> Option<&ControlGroups> {
+    match host.form() {
+        Form::Full => host.control_groups.as_ref(),
+        Form::LandlockOnly => None,
+    }
+}
+
 /// The best means this machine has.
 pub(crate) fn process_means(host: &Host) -> Option<ByProcess> {
-    if host.control_groups.as_ref().is_some_and(|groups| groups.processes) {
+    if groups(host).is_some_and(|groups| groups.processes) {
         Some(ByProcess::ControlGroup)
     } else if host.form() == Form::LandlockOnly {
         // The other two count by namespace.
@@ -133,11 +153,15 @@ fn decide(
     bounds.watch.scratch = scratch;
     bounds.watch.disk = limits.disk;
 
-    let groups = host.control_groups.as_ref();
+    let groups = groups(host);
     let memory = limits.memory.filter(|_| groups.is_some_and(|groups| groups.memory));
     bounds.watch.memory = limits.memory.filter(|_| memory.is_none());
     let cpu_weight = match limits.cpu_weight {
-        Some(_) if !groups.is_some_and(|groups| groups.cpu) => lacking(&policy.may_lack, no_share())?,
+        Some(_) if !groups.is_some_and(|groups| groups.cpu) => {
+            lacking(&policy.may_lack, no_share(host))?;
+            bounds.left_out.push(CPU_WEIGHT);
+            None
+        }
         other => other,
     };
     let processes = processes(policy, host, &mut bounds)?;
@@ -157,11 +181,11 @@ fn decide(
 
 /// Refuses what [`plan`] would refuse.
 pub(crate) fn check(limits: &Limits, may_lack: &BTreeSet<Layer>, host: &Host) -> Result<(), Refusal> {
-    if limits.cpu_weight.is_some() && !host.control_groups.as_ref().is_some_and(|groups| groups.cpu) {
-        lacking::<()>(may_lack, no_share())?;
+    if limits.cpu_weight.is_some() && !groups(host).is_some_and(|groups| groups.cpu) {
+        lacking(may_lack, no_share(host))?;
     }
     match (limits.processes, process_means(host)) {
-        (Some(most), None) => lacking::<()>(may_lack, no_processes(host, most)).map(drop),
+        (Some(most), None) => lacking(may_lack, no_processes(host, most)),
         (None, _) | (_, Some(_)) => Ok(()),
     }
 }
@@ -170,10 +194,11 @@ pub(crate) fn check(limits: &Limits, may_lack: &BTreeSet<Layer>, host: &Host) ->
 fn processes(policy: &Policy, host: &Host, bounds: &mut Bounds) -> Result<Option<u32>, Refusal> {
     let most = policy.limits.processes.unwrap_or(DEFAULT_PROCESSES).max(1);
     let Some(means) = process_means(host) else {
-        return match policy.limits.processes {
-            Some(most) => lacking(&policy.may_lack, no_processes(host, most)),
-            None => Ok(None),
-        };
+        if let Some(most) = policy.limits.processes {
+            lacking(&policy.may_lack, no_processes(host, most))?;
+            bounds.left_out.push(PROCESSES);
+        }
+        return Ok(None);
     };
     bounds.watch.processes = Some(most);
     match means {
@@ -190,33 +215,32 @@ fn processes(policy: &Policy, host: &Host, bounds: &mut Bounds) -> Result<Option
 }
 
 /// A limit that cannot be had: left out where the policy lets it, else refused.
-fn lacking<T>(may_lack: &BTreeSet<Layer>, refusal: Refusal) -> Result<Option<T>, Refusal> {
-    if may_lack.contains(&Layer::Limits) { Ok(None) } else { Err(refusal) }
+fn lacking(may_lack: &BTreeSet<Layer>, refusal: Refusal) -> Result<(), Refusal> {
+    if may_lack.contains(&Layer::Limits) { Ok(()) } else { Err(refusal) }
 }
 
-fn no_share() -> Refusal {
+fn no_share(host: &Host) -> Refusal {
+    let (why, instead) = match host.form() {
+        Form::Full => ("none can be made here", DELEGATE),
+        Form::LandlockOnly => ("boxes without namespaces have none", WITH_NAMESPACES),
+    };
     Refusal {
         layer: Layer::Limits,
-        cause: "a share of the processor needs a control group with the `cpu` controller, and none can be made here"
-            .to_owned(),
-        fix: format!("{DELEGATE}, or do not ask for a share"),
+        cause: format!("a share of the processor needs a control group with the `cpu` controller, and {why}"),
+        fix: format!("{instead}, or do not ask for a share"),
     }
 }
 
 fn no_processes(host: &Host, most: u32) -> Refusal {
-    let cause = if host.uid == 0 {
-        format!("nothing here bounds the processes of a box that root runs, so {most} cannot be the most")
-    } else {
-        format!("nothing here bounds the processes of one box alone, so {most} cannot be the most")
+    let (of, fix) = match host.form() {
+        Form::LandlockOnly => ("a box without namespaces", format!("{WITH_NAMESPACES}, or do not ask for this limit")),
+        Form::Full if host.uid == 0 => {
+            ("a box that root runs", format!("run on Linux 6.14 or newer or as an ordinary user, or {DELEGATE}"))
+        }
+        Form::Full => ("one box alone", format!("run on Linux 5.14 or newer, or {DELEGATE}")),
     };
-    let newer = if host.form() == Form::LandlockOnly {
-        "a machine with namespaces"
-    } else if host.uid == 0 {
-        "Linux 6.14 or newer or as an ordinary user"
-    } else {
-        "Linux 5.14 or newer"
-    };
-    Refusal { layer: Layer::Limits, cause, fix: format!("run on {newer}, or {DELEGATE}") }
+    let cause = format!("nothing here bounds the processes of {of}, so {most} cannot be the most");
+    Refusal { layer: Layer::Limits, cause, fix }
 }
 
 /// What boxes do without here although nobody asked for it.
@@ -239,7 +263,7 @@ pub struct Means {
 
 /// All of them, in the order of [`crate::Limits`].
 pub(crate) fn means(host: &Host) -> Vec<Means> {
-    let groups = host.control_groups.as_ref();
+    let groups = groups(host);
     let group =
         |has: bool| groups.filter(|_| has).map(|groups| format!("control group below {}", groups.parent.display()));
     let short = |Refusal { cause, fix, .. }: Refusal| Shortcoming { of: "limits", cause, fix };
@@ -251,11 +275,11 @@ pub(crate) fn means(host: &Host) -> Vec<Means> {
         Some(ByProcess::Rlimit) => Ok("RLIMIT_NPROC, counted in each box".to_owned()),
         None => Err(short(no_processes(host, DEFAULT_PROCESSES))),
     };
-    let share = group(groups.is_some_and(|groups| groups.cpu)).ok_or_else(|| short(no_share()));
+    let share = group(groups.is_some_and(|groups| groups.cpu)).ok_or_else(|| short(no_share(host)));
     vec![
         Means { limit: "memory", by: Ok(memory) },
-        Means { limit: "processes", by: processes },
-        Means { limit: "cpu_weight", by: share },
+        Means { limit: PROCESSES, by: processes },
+        Means { limit: CPU_WEIGHT, by: share },
         Means { limit: "disk", by: Ok(watch("by free space and by measuring")) },
         Means { limit: "file_size", by: Ok("RLIMIT_FSIZE".to_owned()) },
     ]

@@ -4,8 +4,10 @@ use crate::protection::Protection;
 use crate::sys;
 use nix::libc;
 use nix::sched::CloneFlags;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::DumpableBehavior;
+use std::os::fd::AsRawFd as _;
 
 /// The argument that asks a program to be the canary.
 pub(crate) const ASKED: &str = "__sandbox-canary";
@@ -23,6 +25,12 @@ const NOT_FILTERED: i32 = 3;
 const NOT_FENCED: i32 = 4;
 const NOT_READABLE: i32 = 5;
 const NOT_CUT_OFF: i32 = 6;
+/// Init did not do what it is to do for commands.
+pub(crate) const NOT_ANSWERED: i32 = 7;
+
+/// A file in memory, of which the canary may change the mode; and where it lies, as the kernel has it.
+const OWN: &str = "sandbox-canary";
+pub(crate) const OWN_LIES: &str = "/memfd:sandbox-canary (deleted)";
 
 /// Tries what `expected` names and tells by its exit code whether it was stopped.
 pub(crate) fn sing(expected: &[String]) -> i32 {
@@ -47,7 +55,26 @@ pub(crate) fn sing(expected: &[String]) -> i32 {
     if wanted(Protection::SocketFilter) && socket.map(drop) != Err(Errno::PERM) {
         return NOT_CUT_OFF;
     }
+    if wanted(Protection::BoundMetadata) && may_be_read() && !changes_a_mode() {
+        return NOT_ANSWERED;
+    }
     STOPPED
+}
+
+/// Whether others of its user may look into this process. They may not where the user may run this program but not read it,
+/// and that says nothing of other programs.
+fn may_be_read() -> bool {
+    rustix::process::dumpable_behavior() == Ok(DumpableBehavior::Dumpable)
+}
+
+/// Has the mode of a file changed by its path, for which init must read this process's memory.
+fn changes_a_mode() -> bool {
+    let change = || {
+        let file = rustix::fs::memfd_create(OWN, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)?;
+        rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::RUSR)?;
+        rustix::fs::fstat(&file)
+    };
+    change().is_ok_and(|facts| Mode::from_raw_mode(facts.st_mode) == Mode::RUSR)
 }
 
 /// Calls that a box denies and that anybody may make outside of one, with whether they are denied to this process. They

@@ -77,13 +77,32 @@ const TYPE_FOR_THE_USER: [u64; 2] = [0x5412, 0x541C];
 /// nothing of network namespaces.
 const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Memory and queues that all processes of a user share where there is no namespace of their own for them, and what a
-/// program's own limits are set by for another program.
-const SHARED: [libc::c_long; 4] = [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
+/// Memory, semaphores and queues that all processes of a user share where there is no namespace of their own for them. Each
+/// can be found by its name and, those of System V, used by its number alone: denying the ways to find them is not enough.
+const SHARED: [libc::c_long; 18] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmdt,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_notify,
+    libc::SYS_mq_getsetattr,
+];
 
 /// Attributes of files, which no other rule bounds. "Not supported" is what programs take in their stride: many file systems
 /// have none.
-const ATTRIBUTES: [libc::c_long; 8] = [
+const ATTRIBUTES: [libc::c_long; 9] = [
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
@@ -92,11 +111,29 @@ const ATTRIBUTES: [libc::c_long; 8] = [
     libc::SYS_fremovexattr,
     SETXATTRAT,
     REMOVEXATTRAT,
+    FILE_SETATTR,
 ];
 
 /// For which the C library has no name yet; they have one number on all architectures.
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
+const FILE_SETATTR: libc::c_long = 469;
+
+/// Requests that change a file by a descriptor that is open for reading alone, if the file is the caller's:
+/// `FS_IOC_SETFLAGS` (immutable, append-only, no dump), `FS_IOC_SETVERSION`, `EXT4_IOC_SETVERSION`, each also as 32-bit programs
+/// spell it, `FS_IOC_FSSETXATTR`, `FS_IOC_ENABLE_VERITY`, `FS_IOC_SET_ENCRYPTION_POLICY`. From `linux/fs.h`, `linux/fsverity.h`,
+/// `linux/fscrypt.h`.
+const FILE_FLAGS: [u64; 9] = [
+    0x4008_6602,
+    0x4004_6602,
+    0x4008_7602,
+    0x4004_7602,
+    0x4008_6604,
+    0x4004_6604,
+    0x401c_5820,
+    0x4080_6685,
+    0x800c_6613,
+];
 
 /// The calls that change a file's mode, with the place of the mode among their arguments.
 const MODES: [(libc::c_long, u8); 3] = [(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2)];
@@ -147,9 +184,8 @@ impl Filter {
             let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture).map_err(unfit)?;
             filter.try_into().map_err(unfit)
         };
-        let attributes = ATTRIBUTES.iter().map(|call| (*call, Vec::new())).collect();
         Ok(Self {
-            programs: vec![translate(unbounded(network)?, libc::EPERM)?, translate(attributes, libc::EOPNOTSUPP)?],
+            programs: vec![translate(unbounded(network)?, libc::EPERM)?, translate(unsupported()?, libc::EOPNOTSUPP)?],
         })
     }
 
@@ -239,6 +275,18 @@ fn unbounded(network: bool) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     rules.insert(libc::SYS_kill, vec![one(vec![when(0, SeccompCmpOp::Eq, u64::from(u32::MAX))?])?]);
     rules.insert(libc::SYS_prlimit64, vec![one(vec![when(0, SeccompCmpOp::Ne, 0)?])?]);
     rules.insert(libc::SYS_setpriority, vec![one(vec![when(1, SeccompCmpOp::Ne, 0)?])?]);
+    Ok(rules)
+}
+
+/// The calls that change what no rule bounds of a file: its attributes and flags.
+fn unsupported() -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ATTRIBUTES.iter().map(|call| (*call, Vec::new())).collect();
+    // The kernel looks at the low half of a request only.
+    let flags = FILE_FLAGS.iter().map(|request| {
+        let is = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *request).map_err(unfit)?;
+        SeccompRule::new(vec![is]).map_err(unfit)
+    });
+    rules.insert(libc::SYS_ioctl, flags.collect::<io::Result<_>>()?);
     Ok(rules)
 }
 
@@ -358,6 +406,38 @@ mod tests {
         for flag in NEW_SPACES {
             let args = [u64::from(flag.cast_unsigned()), 0, 0, 0, 0, 0];
             assert_eq!(verdict(Nesting::Denied, libc::SYS_clone, args), Some(libc::EPERM), "{flag:x}");
+        }
+    }
+
+    /// What a box without namespaces answers, beside the rest.
+    fn without_namespaces(call: i64, args: [u64; 6]) -> Option<i32> {
+        let filter = Filter::of_sockets(true).unwrap();
+        let answers = filter.programs.iter().map(|program| answer(program, call, args));
+        let strictest = answers.min_by_key(|answer| answer & 0xffff_0000).unwrap();
+        (strictest != libc::SECCOMP_RET_ALLOW).then(|| i32::try_from(strictest & 0xffff).unwrap())
+    }
+
+    #[test]
+    fn nothing_shared_is_used_by_its_number() {
+        for call in SHARED {
+            assert_eq!(without_namespaces(call, [0; 6]), Some(libc::EPERM), "{call}");
+        }
+    }
+
+    #[test]
+    fn flags_of_files_stay_as_they_are() {
+        for request in FILE_FLAGS {
+            for request in [request, request | 1 << 32] {
+                let args = [3, request, 0, 0, 0, 0];
+                assert_eq!(without_namespaces(libc::SYS_ioctl, args), Some(libc::EOPNOTSUPP), "{request:x}");
+            }
+        }
+        // To read them, and what terminals are asked.
+        for request in [0x8008_6601, 0x801c_581f, 0x5401, 0x5413] {
+            assert_eq!(without_namespaces(libc::SYS_ioctl, [3, request, 0, 0, 0, 0]), None, "{request:x}");
+        }
+        for call in ATTRIBUTES {
+            assert_eq!(without_namespaces(call, [0; 6]), Some(libc::EOPNOTSUPP), "{call}");
         }
     }
 

@@ -23,7 +23,7 @@ impl Host {
     }
 
     /// The layers that this machine cannot give to any box. A limit is not among them: whether it can be had depends on
-    /// which it is.
+    /// which it is, and [`crate::Enforcement::lacks`] tells.
     pub fn lacks(&self) -> BTreeSet<Layer> {
         let namespaces = (self.form() == Form::LandlockOnly).then_some(Layer::Namespaces);
         namespaces.into_iter().chain((!self.seccomp).then_some(Layer::Seccomp)).collect()
@@ -64,14 +64,23 @@ impl Host {
                 );
             }
         }
-        if self.seccomp {
+        if !self.seccomp {
+            return refusal(
+                Layer::Policy,
+                "there is no filter of system calls either: without namespaces, sockets and signals would be unbounded"
+                    .to_owned(),
+                "make one of the two available",
+            );
+        }
+        if self.metadata {
             return None;
         }
         refusal(
             Layer::Policy,
-            "there is no filter of system calls either: without namespaces, sockets and signals would be unbounded"
+            "a process may not read another's memory either (kernel.yama.ptrace_scope is 2 or 3, or a filter forbids it): \
+             without namespaces, no command could change a file's mode or times"
                 .to_owned(),
-            "make one of the two available",
+            "make namespaces available, or run `sysctl -w kernel.yama.ptrace_scope=1` as root (from 3, that needs a restart)",
         )
     }
 }

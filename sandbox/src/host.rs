@@ -63,6 +63,9 @@ pub struct Host {
     pub process_numbers: bool,
     /// The control group in which a box without namespaces can have one of its own. Looked for only where there are none.
     pub kill_group: Option<std::path::PathBuf>,
+    /// Whether the init of a box without namespaces can change modes and times for its commands, for which it must read their
+    /// memory. Looked for only where there are none; else it is taken for true.
+    pub metadata: bool,
 }
 
 /// Something that boxes do without on this machine, because the rest holds without it.

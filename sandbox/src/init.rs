@@ -72,9 +72,11 @@ fn outer() -> i32 {
     // For what is made before the box has its own `/`; modes that matter are given where a thing is made.
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
     let order = wire::receive::<Order>(control.as_fd(), RecvFlags::empty(), true);
-    let Ok(Some((Order::Start(enforcement), files))) = order else {
+    let Ok(Some((Order::Start { enforcement, holds }, mut files))) = order else {
         return 1;
     };
+    // Open until this process and init have ended. No command gets it: exec closes its copy.
+    let _held = (holds && !files.is_empty()).then(|| files.remove(0));
     let separated = separate(&enforcement, Group::of(files).as_ref(), control.as_fd());
     // Only init's copy may keep the parent waiting: when init ends, the parent must see the hang-up.
     drop(control);

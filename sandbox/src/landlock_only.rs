@@ -5,6 +5,7 @@
 //! sees the host but for what is hidden, this one sees nothing but the system's folders and what is exposed.
 
 use crate::bounds::{self, Watch};
+use crate::canary;
 use crate::check::{self, Placed};
 use crate::fence;
 use crate::guard::Guard;
@@ -50,7 +51,8 @@ pub(crate) fn plan(policy: &Policy, host: &Host) -> Result<Enforcement, Refusal>
     steps.extend(bounds.command);
     let network = policy.network == Network::Host;
     let guards = guards(host, cage(policy, &placed, host, network), network);
-    Ok(Enforcement::of_parts(steps, guards, bounds.watch, policy.workdir.clone(), Places::of(policy)))
+    let boxed = Enforcement::of_parts(steps, guards, bounds.watch, policy.workdir.clone(), Places::of(policy));
+    Ok(boxed.leaving_out(bounds.left_out))
 }
 
 /// A box that may read everything and write nothing: what a probe starts.
@@ -65,7 +67,12 @@ pub(crate) fn empty(host: &Host) -> Enforcement {
         network: false,
         scopes: version >= fence::SCOPES,
     });
-    let guards = guards(host, cage, false);
+    let mut guards = guards(host, cage, false);
+    for guard in &mut guards {
+        if let Guard::Metadata { writable } = guard {
+            writable.push(canary::OWN_LIES.into());
+        }
+    }
     Enforcement::of_parts(steps, guards, Watch::default(), "/".into(), Places::default())
 }
 

@@ -76,7 +76,7 @@
 //!   reports the end. No process can leave a pid namespace, whatever it forks and whatever session it joins.
 //! - **Nothing outlives the parent.** Only the parent has the other end of the control socket. When that closes, by drop,
 //!   crash or SIGKILL, init exits and the kernel kills the namespace. If the outer process is killed, init dies by its
-//!   parent-death signal.
+//!   parent-death signal. That takes a moment; a file given to [`Sandbox::start_holding`] is open until it is over.
 //! - **No signal goes astray.** Init is signalled by pidfd; processes of the box are signalled by init, in its namespace.
 //! - **The end is certain.** The outer process ends only after the kernel has emptied the namespace, so [`Sandbox::kill`]
 //!   returns when nothing is left.

@@ -14,10 +14,11 @@ use crate::host::Host;
 use crate::landlock_only;
 use crate::policy::{Access, Nesting, Network, Policy};
 use crate::reach::Reach;
-use crate::refusal::Refusal;
+use crate::refusal::{Layer, Refusal};
 use crate::seen::Places;
 use crate::step::{Identity, Resource, Step};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,8 @@ pub struct Enforcement {
     reach: Reach,
     #[serde(skip)]
     places: Places,
+    #[serde(skip)]
+    left_out: Vec<&'static str>,
 }
 
 impl Enforcement {
@@ -97,6 +100,7 @@ impl Enforcement {
             workdir: policy.workdir.clone(),
             reach: Reach::Namespace,
             places: Places::of(policy),
+            left_out: bounds.left_out,
         })
     }
 
@@ -108,7 +112,12 @@ impl Enforcement {
         workdir: PathBuf,
         places: Places,
     ) -> Self {
-        Self { steps, guards, watch, workdir, reach: Reach::Descendants, places }
+        Self { steps, guards, watch, workdir, reach: Reach::Descendants, places, left_out: Vec::new() }
+    }
+
+    /// The same, which does without these limits.
+    pub(crate) fn leaving_out(self, left_out: Vec<&'static str>) -> Self {
+        Self { left_out, ..self }
     }
 
     /// A box with nothing in it but the host read-only: what a probe starts, to see whether boxes can be had at all.
@@ -141,6 +150,7 @@ impl Enforcement {
             workdir: PathBuf::from("/"),
             reach: Reach::Namespace,
             places: Places::default(),
+            left_out: Vec::new(),
         }
     }
 
@@ -181,6 +191,24 @@ impl Enforcement {
     /// Where commands start unless they say otherwise.
     pub fn workdir(&self) -> &Path {
         &self.workdir
+    }
+
+    /// Limits that the policy asks for, and that are left out because the machine cannot enforce them and the policy may lack
+    /// [`Layer::Limits`]; by the names of [`crate::Means`].
+    pub fn left_out(&self) -> &[&'static str] {
+        &self.left_out
+    }
+
+    /// The layers this box does without, as its policy allows.
+    pub fn lacks(&self) -> BTreeSet<Layer> {
+        let namespaces = match self.reach {
+            Reach::Namespace => None,
+            Reach::Descendants => Some(Layer::Namespaces),
+        };
+        let is_filter = |guard: &Guard| matches!(guard, Guard::Seccomp { .. });
+        let seccomp = (!self.guards.iter().any(is_filter)).then_some(Layer::Seccomp);
+        let limits = (!self.left_out.is_empty()).then_some(Layer::Limits);
+        [namespaces, seccomp, limits].into_iter().flatten().collect()
     }
 
     /// How the processes of the box are told from others.

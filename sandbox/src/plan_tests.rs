@@ -1,7 +1,6 @@
 use super::*;
 use crate::host::{Kernel, Obstacle};
 use crate::policy::{Expose, Limits, OpenFiles, PrivateDir};
-use crate::refusal::Layer;
 
 const ROOT: Host = Host {
     uid: 0,
@@ -12,6 +11,7 @@ const ROOT: Host = Host {
     obstacle: None,
     control_groups: None,
     kill_group: None,
+    metadata: true,
     process_numbers: true,
 };
 const USER: Host =

@@ -31,6 +31,7 @@ impl Host {
             control_groups: None,
             process_numbers: false,
             kill_group: None,
+            metadata: true,
         };
         let groups = ControlGroups::find();
         // Everything at once, for that is how it is on most machines.
@@ -100,8 +101,12 @@ async fn without_namespaces(offered: Host, launcher: &Launcher) -> Host {
     let filtered = Host { seccomp: host.seccomp, ..bare.clone() };
     let fenced = Host { landlock: host.landlock, ..bare.clone() };
     let grouped = Host { kill_group: kill_group.clone(), ..bare };
+    // The canary tries that last, so that all else held.
+    let filtered = sung(&filtered, launcher).await;
+    let metadata = filtered != Ok(Some(canary::NOT_ANSWERED));
     Host {
-        seccomp: host.seccomp && holds(&filtered).await,
+        seccomp: host.seccomp && matches!(filtered, Ok(Some(canary::STOPPED | canary::NOT_ANSWERED))),
+        metadata,
         landlock: if holds(&fenced).await { host.landlock } else { None },
         kill_group: if kill_group.is_some() && holds(&grouped).await { kill_group } else { None },
         ..host
@@ -110,6 +115,11 @@ async fn without_namespaces(offered: Host, launcher: &Launcher) -> Host {
 
 /// Whether the guards that `host` has hold in an empty box, or what keeps one from starting.
 async fn confines(host: &Host, launcher: &Launcher) -> Result<bool, Obstacle> {
+    Ok(sung(host, launcher).await? == Some(canary::STOPPED))
+}
+
+/// With what code the canary ended, if it could be had at all.
+async fn sung(host: &Host, launcher: &Launcher) -> Result<Option<i32>, Obstacle> {
     let other = |error: &dyn std::error::Error| Obstacle::Other { step: None, error: error.to_string() };
     let plan = match host.form() {
         Form::Full => Enforcement::empty(host),
@@ -117,7 +127,7 @@ async fn confines(host: &Host, launcher: &Launcher) -> Result<bool, Obstacle> {
     };
     let sandbox = match Sandbox::start(&plan, launcher).await {
         Ok(sandbox) => sandbox,
-        Err(StartError::Guard { .. }) => return Ok(false),
+        Err(StartError::Guard { .. }) => return Ok(None),
         Err(error) => return Err(obstacle(&error, host.uid)),
     };
     // The program that init is, for no other is known to be there.
@@ -128,8 +138,11 @@ async fn confines(host: &Host, launcher: &Launcher) -> Result<bool, Obstacle> {
         Form::LandlockOnly => argv.push(canary::NO_MOUNTS),
     }
     let sung = match sandbox.spawn(Command::new(argv)).await {
-        Ok(mut child) => child.wait().await.is_ok_and(|exit| exit.status == Status::Exited(canary::STOPPED)),
-        Err(_) => false,
+        Ok(mut child) => match child.wait().await.map(|exit| exit.status) {
+            Ok(Status::Exited(code)) => Some(code),
+            Ok(Status::Signaled(_)) | Err(_) => None,
+        },
+        Err(_) => None,
     };
     sandbox.kill().await.map_err(|error| other(&error))?;
     Ok(sung)

@@ -81,9 +81,30 @@ fn lock(shared: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
 impl Sandbox {
     /// Starts a box. When this returns an error, nothing of it is left.
     pub async fn start(enforcement: &Enforcement, launcher: &Launcher) -> Result<Self, StartError> {
+        Self::start_with(enforcement, launcher, None).await
+    }
+
+    /// The same, with a file that the box holds open until nothing of it is left, even where its parent was killed. By a lock
+    /// on that file, others can wait for the end of a box that is not theirs. No command gets it.
+    pub async fn start_holding(
+        enforcement: &Enforcement,
+        launcher: &Launcher,
+        held: OwnedFd,
+    ) -> Result<Self, StartError> {
+        Self::start_with(enforcement, launcher, Some(held)).await
+    }
+
+    async fn start_with(
+        enforcement: &Enforcement,
+        launcher: &Launcher,
+        held: Option<OwnedFd>,
+    ) -> Result<Self, StartError> {
         let (leaf, files) = group(enforcement)?;
+        let holds = held.is_some();
+        let files = held.into_iter().chain(files).collect();
         let (mut outer, control) = launch::launch(launcher)?;
-        let born = tokio::time::timeout(READY, birth(enforcement, &control, files)).await;
+        let order = Order::Start { enforcement: enforcement.clone(), holds };
+        let born = tokio::time::timeout(READY, birth(enforcement, &control, (order, files))).await;
         let failure = match born {
             Ok(Ok(Some((init, listeners)))) => {
                 return Ok(Self::assemble(enforcement, control, (outer, leaf), init, listeners));
@@ -285,9 +306,9 @@ fn group(enforcement: &Enforcement) -> Result<(Option<Leaf>, Vec<OwnedFd>), Star
 async fn birth(
     enforcement: &Enforcement,
     control: &Control,
-    files: Vec<OwnedFd>,
+    (order, files): (Order, Vec<OwnedFd>),
 ) -> Result<Option<(OwnedFd, Vec<OwnedFd>)>, StartError> {
-    match control.send(&Order::Start(enforcement.clone()), &files).await {
+    match control.send(&order, &files).await {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(None),
         other => other?,
     }

@@ -130,7 +130,7 @@ impl Init<'_> {
 
     fn obey(&mut self, order: Order, files: Vec<std::os::fd::OwnedFd>) -> io::Result<()> {
         let (id, answer) = match order {
-            Order::Start(_) => return Err(io::Error::from(io::ErrorKind::InvalidData)),
+            Order::Start { .. } => return Err(io::Error::from(io::ErrorKind::InvalidData)),
             Order::Spawn { id, argv, env, cwd, files: given, aside } => {
                 let cwd = if cwd.is_empty() { self.enforcement.workdir().as_os_str() } else { OsStr::new(&cwd) };
                 let (enforcement, guards) = (self.enforcement, self.guards);

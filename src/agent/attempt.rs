@@ -31,6 +31,7 @@ use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Hint, Subj
 use crate::model::plan::{AgentTask, Argv};
 use crate::model::{AgentName, AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
 use crate::plan::CompiledContract;
+use crate::store::lock::hold_workplace;
 use crate::store::{Record, RunDir};
 use crate::workspace::{Workspace, box_variables, seen, working_box};
 
@@ -237,7 +238,8 @@ impl<'a> Attempt<'a> {
             Err(error) => return Err(error.into()),
         }
         let enforcement = self.enforcement.insert(enforcement);
-        match Sandbox::start(enforcement, &capturer.environment.launcher()).await {
+        let held = tokio::task::block_in_place(|| hold_workplace(&workspace.place))?;
+        match Sandbox::start_holding(enforcement, &capturer.environment.launcher(), held).await {
             Ok(boxed) => {
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
                 let open = |setup| Gateway::open(&boxed, setup, run.network(&task.name), u64::from(*attempt));
@@ -314,7 +316,7 @@ impl<'a> Attempt<'a> {
             branch: RefName::agent_branch(self.of.run.id(), &self.of.task.name),
             worktree: self.of.workspace.place.worktree().to_owned(),
             adapter: ADAPTER.to_owned(),
-            degraded: self.of.capturer.host.lacks(),
+            degraded: self.enforcement.as_ref().map(Enforcement::lacks).unwrap_or_default(),
         };
         self.scribe.record(self.subject(), EventKind::AttemptStarted(started))?;
         self.started = true;

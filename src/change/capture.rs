@@ -26,6 +26,7 @@ use super::inside::{self, Report, Request};
 use crate::git::{Input, PackLimits, Received, RefEdit, Repository, Swap};
 use crate::model::plan::PinnedPaths;
 use crate::model::{AgentName, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId};
+use crate::store::lock::hold_workplace;
 use crate::workspace::{HostEnvironment, Surroundings, Workspace, capture_box, seen, without_mounts};
 
 /// What every capture of a run needs.
@@ -180,8 +181,11 @@ impl Capturer {
             ..request.clone()
         };
         let objects = enforcement.seen(seen::PARENT_OBJECTS.as_ref());
-        tokio::task::block_in_place(|| workspace.aim_capture(&objects))?;
-        let boxed = Sandbox::start(&enforcement, &self.environment.launcher()).await?;
+        let held = tokio::task::block_in_place(|| {
+            workspace.aim_capture(&objects)?;
+            Ok::<_, Error>(hold_workplace(&workspace.place)?)
+        })?;
+        let boxed = Sandbox::start_holding(&enforcement, &self.environment.launcher(), held).await?;
         let within = self.timeout + Duration::from_secs(5);
         let result = tokio::time::timeout(within, self.report_from(&boxed, &enforcement, workspace, request)).await;
         // Whatever filters left behind dies with the box.

@@ -50,7 +50,9 @@ fn carry_out(site: &Site, runs: &[RunDir], planned: &[Item], args: &CleanArgs) -
         if mine.iter().any(|item| item.action == Action::Remove) {
             done.extend(match runtime.block_on(apply(site, run, mine.clone(), &args.degraded.layers())) {
                 Ok(items) => items,
-                // What was asked for by name and cannot be is an error; else the other runs are not to suffer for this one.
+                // What was asked for by name and cannot be is an error, and so is a machine that is unfit for any of them; else
+                // the other runs are not to suffer for this one.
+                Err(error @ crate::run::Error::Unfit { .. }) => return Err(error.into()),
                 Err(error) if !args.runs.is_empty() => return Err(error.into()),
                 Err(error) => {
                     let reason = format!("its run could not be gone through: {error}");

@@ -45,6 +45,7 @@ impl From<store::Error> for Error {
             | Store::JournalStopped { .. }
             | Store::Encode { .. }
             | Store::Locked { .. }
+            | Store::BoxLives { .. }
             | Store::Damaged { .. }
             | Store::Newer { .. }
             | Store::NotFound { .. }

@@ -515,7 +515,11 @@ pub struct StatusData {
 
 /// What boxes did without, where they did.
 pub(super) fn degraded_line(degraded: &BTreeSet<Layer>, leaky_possible: bool, look: Look) -> Option<String> {
-    let names: Vec<&str> = degraded.iter().map(|layer| layer.name()).collect();
+    let name = |layer: &Layer| match layer {
+        Layer::Policy | Layer::Namespaces | Layer::Seccomp => layer.name(),
+        Layer::Limits => "some limits",
+    };
+    let names: Vec<&str> = degraded.iter().map(name).collect();
     let leaky = if leaky_possible { "; leaky-possible: a process that an agent left may have got away" } else { "" };
     let words = || format!("degraded  without {}, as was allowed{leaky}", names.join(" and "));
     (!names.is_empty()).then(|| Tone::Warn.paint(&words(), look))

@@ -17,7 +17,7 @@ use super::error::Error;
 use super::isolation;
 use super::keep::{Keeper, Kept};
 use super::recorder::{Quiet, Recorder};
-use super::reopen::mend_links;
+use super::reopen::{await_boxes, mend_links};
 use super::site::Site;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
@@ -143,12 +143,16 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
         Ok::<_, Error>((Recorder::new(writer, &opened.events, Box::new(Quiet)), settings))
     })?;
     let state = recorder.state();
-    tokio::task::block_in_place(|| mend_links(site, &state, recorder.run()))?;
+    tokio::task::block_in_place(|| {
+        let tell = |text: &str| tracing::warn!("{text}");
+        await_boxes(site, run.id(), tell)?;
+        mend_links(site, &state, recorder.run(), tell)
+    })?;
     isolation::allow(&mut settings.plan, allowed);
     let capturer = site
         .capturer(state.started_at.unwrap_or_else(|| (site.clock)()), &settings.plan, settings.pinned_paths)
         .await?;
-    for text in isolation::warnings(&capturer.host) {
+    for text in isolation::warnings(&capturer.host, &isolation::LeftOut::new()) {
         tracing::warn!("{text}");
     }
     let mut workspaces = Vec::new();

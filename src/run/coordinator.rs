@@ -9,7 +9,7 @@ use sandbox::{Host, Layer};
 use super::agents::{Crew, Opening, run_all};
 use super::error::Error;
 use super::finish::Finish;
-use super::isolation;
+use super::isolation::{self, LeftOut};
 use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
 use super::site::Site;
@@ -67,12 +67,14 @@ pub async fn execute(
     let pinned = tokio::task::block_in_place(|| pin(&site.environment, &plan))?;
     let capturer = site.capturer(begun, &plan, pinned).await?;
     let layers = isolation::layers(&capturer.host)?;
-    options.host = host_record(&capturer.host, &layers, &open_networks(&plan));
-    for text in isolation::warnings(&capturer.host) {
+    let left_out = isolation::left_out(&capturer.host, &plan)?;
+    let degraded = isolation::lacks(&capturer.host, &left_out);
+    options.host = host_record(&capturer.host, &layers, &left_out, &open_networks(&plan));
+    for text in isolation::warnings(&capturer.host, &left_out) {
         observer.warning(&text);
     }
     let pinned = capturer.pinned.clone();
-    let isolation = start::Isolation { layers, degraded: capturer.host.lacks(), pinned };
+    let isolation = start::Isolation { layers, degraded, pinned };
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
     let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
@@ -162,7 +164,7 @@ pub fn open_networks(plan: &Plan) -> Vec<String> {
 }
 
 /// What the machine can do, as it is kept with the run.
-fn host_record(host: &Host, layers: &[String], warnings: &[String]) -> serde_json::Value {
+fn host_record(host: &Host, layers: &[String], left_out: &LeftOut, warnings: &[String]) -> serde_json::Value {
     serde_json::json!({
         "v": 1,
         "uid": host.uid,
@@ -172,7 +174,8 @@ fn host_record(host: &Host, layers: &[String], warnings: &[String]) -> serde_jso
         "layers": layers,
         "shortcomings": host.shortcomings().into_iter().map(|lack| lack.cause).collect::<Vec<_>>(),
         "limits": limit_means(host),
-        "degraded": host.lacks(),
+        "degraded": isolation::lacks(host, left_out),
+        "leftOut": left_out,
         "warnings": warnings,
     })
 }

@@ -1,6 +1,6 @@
 //! Whether this machine can keep agents apart as a plan wants it, and what the record says of that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sandbox::{Enforcement, Form, Host, Layer, Nesting, Policy, PrivateDir, Refusal};
 
@@ -8,6 +8,9 @@ use super::error::Error;
 use crate::model::plan::{Plan, SandboxSettings};
 use crate::plan::boxes;
 use crate::workspace::network_of;
+
+/// By whose box it is: the limits it does without, by name.
+pub(super) type LeftOut = BTreeMap<String, Vec<&'static str>>;
 
 /// Lets every box of a plan do without `layers`, for a verb that was told so.
 pub(super) fn allow(plan: &mut Plan, layers: &BTreeSet<Layer>) {
@@ -27,10 +30,32 @@ pub(super) fn may_lack(plan: &Plan) -> BTreeSet<Layer> {
 /// Refuses where one box of the plan could not be made here as it is wanted. Creates nothing.
 pub(super) fn require(host: &Host, plan: &Plan) -> Result<(), Error> {
     for (whose, settings) in boxes(plan) {
-        let policy = Policy { may_lack: settings.allow_degraded.clone(), ..usual(settings) };
-        Enforcement::plan(&policy, host).map_err(|refusal| unfit(host, &whose, &refusal))?;
+        planned(host, &whose, settings)?;
     }
     Ok(())
+}
+
+/// A box of the plan, as far as the machine matters to it.
+fn planned(host: &Host, whose: &str, settings: &SandboxSettings) -> Result<Enforcement, Error> {
+    let policy = Policy { may_lack: settings.allow_degraded.clone(), ..usual(settings) };
+    Enforcement::plan(&policy, host).map_err(|refusal| unfit(host, whose, &refusal))
+}
+
+/// The limits that boxes of the plan do without here, as they may, each with whose box it is.
+pub(super) fn left_out(host: &Host, plan: &Plan) -> Result<LeftOut, Error> {
+    let mut all = LeftOut::new();
+    for (whose, settings) in boxes(plan) {
+        let missing = planned(host, &whose, settings)?.left_out().to_vec();
+        if !missing.is_empty() {
+            all.insert(whose, missing);
+        }
+    }
+    Ok(all)
+}
+
+/// The layers that some box of the plan does without here.
+pub(super) fn lacks(host: &Host, left_out: &LeftOut) -> BTreeSet<Layer> {
+    host.lacks().into_iter().chain((!left_out.is_empty()).then_some(Layer::Limits)).collect()
 }
 
 /// A box like those of the plan, as far as the machine matters to it.
@@ -72,7 +97,7 @@ pub(super) fn layers(host: &Host) -> Result<Vec<String>, Error> {
 
 /// What is done without, as it is said at the start, a line each. What is missing though nothing depends on it goes to the
 /// diagnostics.
-pub(super) fn warnings(host: &Host) -> Vec<String> {
+pub(super) fn warnings(host: &Host, left_out: &LeftOut) -> Vec<String> {
     let lacks = host.shortcomings();
     for lack in &lacks {
         tracing::warn!(fix = %lack.fix, "{}", lack.cause);
@@ -84,5 +109,10 @@ pub(super) fn warnings(host: &Host) -> Vec<String> {
     let missing = host.lacks().into_iter();
     let missing = missing.map(|layer| format!("degraded, as was allowed: this machine gives no {layer}; {weaker}"));
     let lacks = lacks.into_iter().filter(|_| host.form() == Form::LandlockOnly).map(|lack| lack.cause);
-    missing.chain(lacks).collect()
+    let without = left_out.iter().map(|(whose, limits)| {
+        let limits: Vec<String> = limits.iter().map(|limit| format!("`{limit}`")).collect();
+        let limits = limits.join(" and ");
+        format!("degraded, as was allowed: {whose} runs without the limit {limits}, which cannot be enforced here")
+    });
+    missing.chain(without).chain(lacks).collect()
 }

@@ -23,9 +23,9 @@ use crate::git::{Place, RefEdit, Swap};
 use crate::model::event::{EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
-use crate::model::{AgentName, AttemptOutcome, CommitId, RefName};
-use crate::store::lock::RunLock;
-use crate::store::{JournalWriter, Record, RunDir};
+use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, RunId};
+use crate::store::lock::{self, Patience, RunLock};
+use crate::store::{JournalWriter, Record, RunDir, Workplaces};
 use crate::workspace::Workspace;
 
 /// A run that a verb goes on with.
@@ -75,9 +75,14 @@ impl Reopened {
         let base = started.base.clone();
         let RunSettings { mut plan, land, pinned_paths, .. } = settings;
         isolation::allow(&mut plan, allowed);
-        tokio::task::block_in_place(|| mend_links(&site, &state, recorder.run()))?;
+        tokio::task::block_in_place(|| {
+            let tell = |text: &str| recorder.warn(text);
+            await_boxes(&site, recorder.run().id(), tell)?;
+            mend_links(&site, &state, recorder.run(), tell)
+        })?;
         let capturer = site.capturer(at, &plan, pinned_paths).await?;
-        for text in isolation::warnings(&capturer.host) {
+        let left_out = isolation::left_out(&capturer.host, &plan)?;
+        for text in isolation::warnings(&capturer.host, &left_out) {
             recorder.warn(&text);
         }
         let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
@@ -330,14 +335,35 @@ impl Reopened {
     }
 }
 
+/// Waits for what is left of boxes whose coordinator was killed: until their last process is gone, it may write.
+pub(super) fn await_boxes(site: &Site, run: &RunId, tell: impl Fn(&str)) -> Result<(), Error> {
+    let root = site.workplaces.private_root();
+    let entries = match std::fs::read_dir(&root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(crate::store::Error::Io { op: "read", path: root, source }.into()),
+    };
+    for entry in entries.flatten() {
+        let Some((of, occupant)) = Workplaces::occupant_of(&entry.file_name()) else { continue };
+        if of != *run {
+            continue;
+        }
+        let place = site.workplaces.place(run, &occupant);
+        let worktree = place.worktree().display();
+        let notice = || tell(&format!("waiting until nothing is left of the last box in `{worktree}`"));
+        lock::await_boxes(&place, Patience::default(), notice)?;
+    }
+    Ok(())
+}
+
 /// Gives worktrees their own links back that a coordinator which died left leading elsewhere.
-pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir) -> Result<(), Error> {
+pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir, tell: impl Fn(&str)) -> Result<(), Error> {
     for agent in &state.agents {
         for workspace in load_workspaces(site, run, &agent.name)? {
             match workspace.leave() {
                 Ok(()) => {}
                 // Said again, and acted on, wherever the worktree is used.
-                Err(error @ crate::workspace::Error::Tampered { .. }) => tracing::warn!("{error}"),
+                Err(error @ crate::workspace::Error::Tampered { .. }) => tell(&error.to_string()),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -51,6 +51,16 @@ pub enum Error {
         /// For how long.
         age: Option<Duration>,
     },
+    /// Something is left of the last box in a worktree, whose coordinator is gone.
+    #[error("something is left of the last box in `{}`, after {} s of waiting: wait until it is gone, or end the processes that `fuser {}` names", .worktree.display(), .waited.as_secs(), .lock.display())]
+    BoxLives {
+        /// The worktree.
+        worktree: PathBuf,
+        /// What the box holds.
+        lock: PathBuf,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// A file is not what was written.
     #[error("`{}` is damaged{}: {reason}; {hint}", .path.display(), place_text(*.place))]
     Damaged {
@@ -179,7 +189,7 @@ impl Error {
                 Fault::Environment
             }
             Self::Encode { .. } => Fault::Internal,
-            Self::Locked { .. } | Self::Held { .. } => Fault::Locked,
+            Self::Locked { .. } | Self::Held { .. } | Self::BoxLives { .. } => Fault::Locked,
             Self::Damaged { .. } | Self::Newer { .. } => Fault::Corrupt,
             Self::NotFound { .. } => Fault::Usage,
             Self::Setting { .. } => Fault::Settings,

@@ -366,6 +366,11 @@ impl Workplace {
         self.private.join("home")
     }
 
+    /// What boxes in the worktree hold locked until nothing of them is left.
+    pub fn box_lock(&self) -> PathBuf {
+        self.private.join("box.lock")
+    }
+
     /// Marks that the worktree's link leads to the private git directory.
     pub fn repointed(&self) -> PathBuf {
         self.private.join("repointed")

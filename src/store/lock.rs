@@ -2,8 +2,10 @@
 //!
 //! - The **repository lock** is held for moments and waited for, with a notice, then given up with a typed error.
 //! - The **run lock** is held as long as a coordinator lives, and never waited for.
+//! - A **box's lock** is held by the processes that serve a box, together with those of other boxes in the same workplace. They
+//!   can outlive a coordinator that was killed; whoever goes on with its run waits for them first.
 //!
-//! Both are open-file-description locks on a file that is never removed while it may be held. The holder writes who it is
+//! All are open-file-description locks on a file that is never removed while it may be held. The holder writes who it is
 //! into the file *after* taking the lock; that text is for messages only, and nothing is ever decided by it.
 //!
 //! Why not `File::lock`: there is no way to ask whether such a lock is held without taking it, and a reader that takes it
@@ -12,7 +14,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -24,7 +26,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use serde::{Deserialize, Serialize};
 
-use super::layout::{RunDir, StateDir};
+use super::layout::{RunDir, StateDir, Workplace};
 use super::{Error, atomic, process};
 use crate::model::event::Invocation;
 
@@ -135,6 +137,39 @@ pub fn run_lock_state(run: &RunDir) -> Result<LockState, Error> {
 /// Whether the repository lock is held. Disturbs nobody and writes nothing.
 pub fn repository_lock_state(state: &StateDir) -> Result<LockState, Error> {
     state_of(&state.lock())
+}
+
+/// The lock of a new box in `place`: held until the last copy of what is returned is closed.
+pub fn hold_workplace(place: &Workplace) -> Result<OwnedFd, Error> {
+    let path = place.box_lock();
+    drop(open(&path)?);
+    // To be read alone: what serves a box has no need to write there.
+    let file = File::open(&path).map_err(Error::io("open", &path))?;
+    loop {
+        match fcntl(&file, FcntlArg::F_OFD_SETLKW(&whole_file(libc::F_RDLCK))) {
+            Ok(_) => return Ok(file.into()),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(Error::io("lock", &path)(error)),
+        }
+    }
+}
+
+/// Waits until nothing is left of any box in `place`. `notice` is called once if it takes long.
+pub fn await_boxes(place: &Workplace, patience: Patience, notice: impl FnOnce()) -> Result<(), Error> {
+    let path = place.box_lock();
+    if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(());
+    }
+    if HeldFile::try_acquire(&path)?.is_some() {
+        return Ok(());
+    }
+    match wait(&path, patience, |_| notice()) {
+        Ok(_) => Ok(()),
+        Err(Error::Locked { path, waited, .. }) => {
+            Err(Error::BoxLives { worktree: place.worktree().to_owned(), lock: path, waited })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn state_of(path: &Path) -> Result<LockState, Error> {
@@ -415,6 +450,31 @@ mod tests {
         assert!(repository_lock_state(&state).unwrap().is_held());
         drop(held);
         assert!(!repository_lock_state(&state).unwrap().is_held());
+    }
+
+    #[test]
+    fn the_boxes_of_a_workplace_are_waited_for_together() {
+        use crate::store::{Occupant, RepoKey, Workplaces};
+        let folder = tempfile::tempdir().unwrap();
+        let places = Workplaces::new(folder.path(), &RepoKey::of_common_dir(Path::new("/x/.git")));
+        let place = places.place(&"login-1".parse().unwrap(), &Occupant::Verify);
+        await_boxes(&place, SHORT, || panic!("there was none")).unwrap();
+        assert!(!place.private().exists(), "asking creates nothing");
+
+        let (first, second) = (hold_workplace(&place).unwrap(), hold_workplace(&place).unwrap());
+        // Whoever has a copy holds it.
+        let copy = first.try_clone().unwrap();
+        drop(first);
+        let mut told = false;
+        let error = await_boxes(&place, SHORT, || told = true).unwrap_err();
+        assert!(told && matches!(error, Error::BoxLives { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("login-1--verify`, after 0 s") && text.contains("fuser "), "{text}");
+        assert_eq!(error.fault(), crate::model::Fault::Locked);
+        drop(second);
+        assert!(await_boxes(&place, SHORT, || {}).is_err());
+        await_boxes(&place, LONG, || drop(copy)).unwrap();
+        await_boxes(&place, SHORT, || panic!("it is free")).unwrap();
     }
 
     #[test]

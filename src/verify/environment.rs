@@ -224,6 +224,8 @@ fn layers(enforcement: &Enforcement) -> Vec<String> {
         | Step::Limit { .. } => Some(step.to_string()),
     };
     let steps = enforcement.steps().iter().filter_map(without_places);
+    // The steps themselves say nothing of it where a control group has the limits.
+    let steps = steps.chain(enforcement.left_out().iter().map(|limit| format!("without the limit {limit}")));
     steps.chain(enforcement.layers().iter().map(ToString::to_string)).collect()
 }
 
@@ -333,6 +335,35 @@ mod tests {
         assert_eq!(base.differences(&other_box.parts), ["isolation"]);
         program(folder.path(), "judge", "#!/bin/sh\nexit 0\n");
         differs("tool", &host, &settings);
+    }
+
+    #[test]
+    fn a_limit_that_was_left_out_is_another_environment() {
+        use sandbox::{ControlGroups, Host, Kernel, Layer, Limits, Policy, PrivateDir};
+        let groups = ControlGroups { parent: "/g".into(), memory: true, processes: true, cpu: true };
+        let with = Host {
+            uid: 1000,
+            gid: 1000,
+            kernel: Kernel { major: 6, minor: 12 },
+            landlock: Some(6),
+            seccomp: true,
+            obstacle: None,
+            control_groups: Some(groups.clone()),
+            process_numbers: true,
+            kill_group: None,
+            metadata: true,
+        };
+        let without = Host { control_groups: Some(ControlGroups { cpu: false, ..groups }), ..with.clone() };
+        let home = PrivateDir { source: "/p/home".into(), target: "/home/u".into() };
+        let limits = Limits { cpu_weight: Some(50), ..Limits::default() };
+        let policy = Policy::new("/w", home, "/p/tmp").limits(limits).may_lack(Layer::Limits);
+        let folder = tempfile::tempdir().unwrap();
+        let on = |machine: &Host| {
+            let enforcement = Enforcement::plan(&policy, machine).unwrap();
+            Environment::load(&host(folder.path(), &[]), &settings(&[]), Ok(&enforcement))
+        };
+        assert_eq!(on(&with).differences(&on(&without).parts), ["isolation"]);
+        assert_eq!(on(&with).differences(&on(&with).parts), Vec::<String>::new());
     }
 
     #[test]

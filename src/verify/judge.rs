@@ -34,6 +34,7 @@ use crate::model::event::{EventKind, Subject, VerifierFresh, VerifyFinished};
 use crate::model::plan::VerifySettings;
 use crate::model::receipt::{Receipt, ReceiptKey, VerificationResult};
 use crate::model::{Verdict, VerifyStatus};
+use crate::store::lock::hold_workplace;
 use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, receipts};
 use crate::workspace::{self, Commission, Workspace, working_box};
 
@@ -236,7 +237,8 @@ impl<'a> Judge<'a> {
             Err(why) => return Ok(Trial::not_started(why)),
         };
         let launcher = Launcher::new(&host.program);
-        let boxed = match Sandbox::start(enforcement, &launcher).await {
+        let held = tokio::task::block_in_place(|| hold_workplace(&workspace.place))?;
+        let boxed = match Sandbox::start_holding(enforcement, &launcher, held).await {
             Ok(boxed) => boxed,
             Err(error) => return Ok(Trial::not_started(with_causes(&error))),
         };
@@ -366,7 +368,10 @@ impl<'a> Judge<'a> {
             reused,
             duration_ms: receipt.duration_ms,
             log: log.and_then(|log| run.relative(&log)),
-            degraded: self.of.capturer.host.lacks(),
+            degraded: match &self.enforcement {
+                Ok(enforcement) => enforcement.lacks(),
+                Err(_) => self.of.capturer.host.lacks(),
+            },
         };
         let event = journal.record(Subject::run(), EventKind::VerifyFinished(finished))?;
         if receipt.verdict.is_pass() {

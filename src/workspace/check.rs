@@ -83,6 +83,15 @@ impl Workspace {
         Error::Tampered { path: self.place.worktree().to_owned(), what: what.to_owned() }
     }
 
+    /// Whether the folder is there and still the one that was made.
+    pub(super) fn check_folder(&self) -> Result<std::fs::Metadata, Error> {
+        let found = self.place.worktree().symlink_metadata().map_err(|_| self.tampered("the folder is gone"))?;
+        if !found.is_dir() || (found.dev(), found.ino()) != (self.record.device, self.record.inode) {
+            return Err(self.tampered("the folder was replaced by another"));
+        }
+        Ok(found)
+    }
+
     /// Whether the folder is still the one that was made, and its `.git` file still has the bytes it had. Nothing of the
     /// agent may run meanwhile.
     ///
@@ -90,10 +99,7 @@ impl Workspace {
     pub fn check(&self) -> Result<(), Error> {
         let worktree = self.place.worktree();
         let tampered = |what: &str| self.tampered(what);
-        let found = worktree.symlink_metadata().map_err(|_| tampered("the folder is gone"))?;
-        if !found.is_dir() || (found.dev(), found.ino()) != (self.record.device, self.record.inode) {
-            return Err(tampered("the folder was replaced by another"));
-        }
+        let found = self.check_folder()?;
         if found.mode() & 0o700 != 0o700 {
             let permissions = std::fs::Permissions::from_mode(found.mode() & 0o777 | 0o700);
             std::fs::set_permissions(worktree, permissions).map_err(|error| Error::io("open up", worktree, error))?;

@@ -48,10 +48,18 @@ impl Workspace {
     }
 
     /// Gives the worktree its own link back, if it does not have it. No box may be open.
+    ///
+    /// Where the folder is gone, or is another one, there is nothing to give back: nothing is written, and the error says so
+    /// this once.
     pub fn leave(&self) -> Result<(), Error> {
         let mark = self.place.repointed();
         if mark.symlink_metadata().is_err() {
             return Ok(());
+        }
+        let unmark = || std::fs::remove_file(&mark).map_err(|error| Error::io("remove", &mark, error));
+        if let Err(error) = self.check_folder() {
+            unmark()?;
+            return Err(error);
         }
         let found = self.check();
         let own = self.place.worktree().join(".git");
@@ -60,7 +68,7 @@ impl Workspace {
             return Err(self.tampered("its `.git` is a folder now"));
         }
         atomic::write_for_user(&own, &self.dot_git()?, Existing::Replace)?;
-        std::fs::remove_file(&mark).map_err(|error| Error::io("remove", &mark, error))?;
+        unmark()?;
         found
     }
 

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -40,6 +41,8 @@ enum Machine {
     NoLandlockAndDenied,
     /// Neither namespaces nor filters.
     NoSeccompAndOff,
+    /// No namespaces, and no process may read another's memory.
+    NoReadingAndDenied,
 }
 
 impl Machine {
@@ -57,10 +60,21 @@ impl Machine {
                 command.args(["-Ur", "sh", "-c", off, "sh"]).arg(program()).args(arguments);
                 command
             }
-            Self::NamespacesDenied | Self::NoSeccomp | Self::NoLandlock | Self::NoLandlockAndDenied => {
-                world.sandbox_command(arguments)
-            }
+            Self::NamespacesDenied
+            | Self::NoSeccomp
+            | Self::NoLandlock
+            | Self::NoLandlockAndDenied
+            | Self::NoReadingAndDenied => world.sandbox_command(arguments),
         }
+    }
+
+    /// Starts `sandbox` there.
+    fn start(self, world: &World, arguments: &[&str]) -> Child {
+        let mut command = self.command(world, arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let (sender, started) = std::sync::mpsc::channel();
+        self.confined(move || sender.send(command.spawn().unwrap()).unwrap());
+        started.recv().unwrap()
     }
 
     /// What the machine answers to system calls. The last filter keeps others from being made.
@@ -73,6 +87,7 @@ impl Machine {
             Self::NoSeccomp | Self::NoSeccompAndOff => vec![filter(no_filters(), libc::EINVAL)],
             Self::NoLandlock => vec![no_landlock()],
             Self::NoLandlockAndDenied => vec![no_landlock(), denied()],
+            Self::NoReadingAndDenied => vec![filter(always(libc::SYS_process_vm_readv), libc::EPERM), denied()],
         }
     }
 
@@ -146,7 +161,7 @@ fn git_directory(world: &World) -> BTreeMap<String, String> {
 #[test]
 fn without_leave_nothing_is_begun() {
     let denied = "a container or system-call filter forbids namespaces";
-    let table: [(Machine, &[&str], &str, Option<&str>); 9] = [
+    let table: [(Machine, &[&str], &str, Option<&str>); 11] = [
         (Machine::NamespacesOff, &[], "switched off (user.max_user_namespaces is 0)", Some("namespaces")),
         (Machine::NamespacesOff, &["--allow-degraded=seccomp"], "max_user_namespaces", Some("namespaces")),
         (Machine::NamespacesDenied, &[], denied, Some("namespaces")),
@@ -155,6 +170,8 @@ fn without_leave_nothing_is_begun() {
         (Machine::NoSeccomp, &["--allow-degraded=namespaces"], "system calls cannot be filtered", Some("seccomp")),
         (Machine::NoLandlockAndDenied, &[], denied, None),
         (Machine::NoLandlockAndDenied, &["--allow-degraded=namespaces"], "no Landlock either", None),
+        (Machine::NoReadingAndDenied, &[], denied, None),
+        (Machine::NoReadingAndDenied, &["--allow-degraded=namespaces"], "kernel.yama.ptrace_scope is 2 or 3", None),
         (
             Machine::NoSeccompAndOff,
             &["--allow-degraded=namespaces", "--allow-degraded=seccomp"],
@@ -290,6 +307,52 @@ fn a_weak_run_says_so_at_its_start_and_at_its_end() {
     let status = world.sandbox(&["status", "--json"]).expect(0).json();
     let layers = fs::read_to_string(world.store().join("runs/two-1/host.json")).unwrap();
     assert_eq!(status["data"]["leakyPossible"] == json!(true), !layers.contains("kill-group"), "{status:#}");
+}
+
+/// No machine without namespaces gives a share of the processor.
+#[test]
+fn a_limit_that_is_left_out_is_told_of_box_by_box() {
+    let of_one = PLAN.replace("[agents.code]", "sandbox.limits.cpu_weight = 50\n[agents.code]");
+    let of_all = PLAN.replace("[verify]", "[sandbox.limits]\ncpu_weight = 50\n[verify]");
+    let whole = json!(["namespaces"]);
+    let without = json!(["namespaces", "limits"]);
+    for (text, boxes, code, judged) in [
+        (of_one, &["agent `docs`"][..], &whole, &whole),
+        (of_all, &["agent `code`", "agent `docs`", "the verifier"], &without, &without),
+    ] {
+        let world = World::new();
+        let path = plan(&world, &text);
+        let flags = ["--allow-degraded=namespaces", "--allow-degraded=limits"];
+        let refused = Machine::NamespacesOff.sandbox(&world, &["run", &path, flags[0]]).expect(4);
+        assert!(refused.stderr.contains("`: a share of the processor"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("--allow-degraded=limits"), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("systemd-run"), "it would not help: {}", refused.stderr);
+        assert!(!world.store().exists());
+
+        let warned = |ran: &Ran| {
+            boxes.iter().all(|whose| {
+                let line = format!("degraded, as was allowed: {whose} runs without the limit `cpu_weight`");
+                ran.stderr.contains(&line)
+            })
+        };
+        let ran = Machine::NamespacesOff.sandbox(&world, &["run", &path, flags[0], flags[1], "--json"]).expect(0);
+        assert!(warned(&ran), "{}", ran.stderr);
+        let (of_code, others): (Vec<Value>, Vec<Value>) =
+            ran.json_lines().into_iter().partition(|it| it["type"] == "attempt.started" && it["agent"] == "code");
+        assert_eq!(&of_code[0]["data"]["degraded"], code);
+        let told = [&without, &without, &without, judged, &without, &without];
+        assert_eq!(recorded(&world, &others), told.map(Value::clone), "{boxes:?}");
+        let host = fs::read(world.store().join("runs/two-1/host.json")).unwrap();
+        let host: Value = serde_json::from_slice(&host).unwrap();
+        let left_out: BTreeMap<&str, [&str; 1]> = boxes.iter().map(|whose| (*whose, ["cpu_weight"])).collect();
+        assert_eq!(host["leftOut"], json!(left_out));
+        let said = "without namespaces and some limits, as was allowed";
+        assert!(world.sandbox(&["inspect", "docs"]).expect(0).stdout.contains(said));
+        assert_eq!(world.sandbox(&["inspect", "code"]).expect(0).stdout.contains(said), *code == without);
+        assert!(world.sandbox(&["status"]).expect(0).stdout.contains(said));
+        let again = Machine::NamespacesOff.sandbox(&world, &["merge", flags[0], flags[1]]).expect(0);
+        assert!(again.stdout.contains(said) && warned(&again), "{again:?}");
+    }
 }
 
 #[test]
@@ -571,6 +634,110 @@ echo new > docs/new
 }
 
 #[test]
+fn a_worktree_that_is_gone_or_another_keeps_nobody_from_going_on() {
+    let world = World::new();
+    let text = r#"
+[run]
+name = "gone"
+[sandbox]
+allow_degraded = ["namespaces"]
+[agents.one]
+owns = ["**"]
+run = ["sh", "-ec", "echo half > half; test $SANDBOX_ATTEMPT != 1 || sleep 86741"]
+"#;
+    let path = plan(&world, text);
+    let machine = Machine::NamespacesDenied;
+    let mut number = 0;
+    for (another, why) in [(false, "the folder is gone"), (true, "the folder was replaced by another")] {
+        for verb in ["retry", "merge", "clean"] {
+            number += 1;
+            let mut executor = machine.start(&world, &["run", &path]);
+            until("the agent runs", || (!processes_with("sleep 86741").is_empty()).then_some(()));
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(executor.id().cast_signed()), Signal::SIGKILL).unwrap();
+            executor.wait().unwrap();
+            assert_none_left("sleep 86741");
+            let run = format!("gone-{number}");
+            let key = fs::read_dir(world.worktrees()).unwrap().next().unwrap().unwrap().path();
+            let worktree = key.join(format!("{run}--one"));
+            // Out of the way, so that a new folder cannot get its number.
+            fs::rename(&worktree, world.home().join(&run)).unwrap();
+            let own = worktree.join(".git");
+            if another {
+                fs::create_dir(&worktree).unwrap();
+                fs::write(&own, "the user's").unwrap();
+            }
+            let case = format!("{why}, {verb}");
+            let arguments: &[&str] = match verb {
+                "retry" => &["retry", "one", "--fresh"],
+                "merge" => &["merge"],
+                _ => &["clean", &run],
+            };
+            let ran = machine.sandbox(&world, arguments);
+            assert!(matches!(ran.code, Some(0 | 1)), "{case}: {ran:?}");
+            assert!(verb == "clean" || ran.stderr.contains(why), "{case}: {ran:?}");
+            if another && verb == "clean" {
+                assert!(ran.stdout.contains(why), "{ran:?}");
+            }
+            if another {
+                assert_eq!(fs::read_to_string(&own).unwrap(), "the user's", "{case}");
+            } else if verb == "clean" {
+                assert!(ran.stdout.contains("its folder is gone"), "{ran:?}");
+            }
+            if verb == "retry" {
+                assert_eq!(world.git(&["show", &format!("sandbox/{run}/one:half")]), "half", "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_goes_on_waits_until_nothing_is_left_of_the_last_box() {
+    let world = World::new();
+    let text = r#"
+[run]
+name = "left"
+[sandbox]
+allow_degraded = ["namespaces"]
+[agents.one]
+owns = ["**"]
+run = ["sh", "-ec", "echo done > done; test $SANDBOX_ATTEMPT != 1 || sleep 86731"]
+"#;
+    let machine = Machine::NamespacesDenied;
+    let start = |arguments: &[&str]| machine.start(&world, arguments);
+    let signal =
+        |pid: u32, signal| nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).unwrap();
+    let mut executor = start(&["run", &plan(&world, text)]);
+    until("the agent runs", || (!processes_with("sleep 86731").is_empty()).then_some(()));
+    // The first of the box's own processes: it looks last whether anything is left.
+    let parent = format!("PPid:\t{}\n", executor.id());
+    let outer = processes_with("__sandbox-init").into_iter().find_map(|found| {
+        let pid = found.split(':').next().unwrap().to_owned();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains(&parent).then(|| pid.parse::<u32>().unwrap())
+    });
+    let outer = outer.unwrap();
+    signal(outer, Signal::SIGSTOP);
+    signal(executor.id(), Signal::SIGKILL);
+    executor.wait().unwrap();
+
+    let mut again = start(&["resume"]);
+    let mut lines = BufReader::new(again.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let told = lines.find(|line| line.contains("waiting until nothing is left of the last box in"));
+    assert!(told.is_some_and(|line| line.contains("left-1--one")));
+    assert!(again.try_wait().unwrap().is_none(), "it waits");
+    let attempts = || {
+        let inspect = world.sandbox(&["inspect", "one", "--json"]).expect(0).json();
+        inspect["data"]["attempts"].as_array().unwrap().len()
+    };
+    assert_eq!(attempts(), 1);
+    signal(outer, Signal::SIGCONT);
+    let rest: Vec<String> = lines.collect();
+    assert!(again.wait().unwrap().code() == Some(1), "no verifier: {rest:#?}");
+    assert_eq!(attempts(), 2);
+    assert_eq!(world.git(&["show", "sandbox/left-1/one:done"]), "done");
+}
+
+#[test]
 fn an_executor_that_is_killed_takes_its_agents_along_and_the_link_is_mended() {
     let world = World::new();
     let text = r#"
@@ -586,12 +753,7 @@ run = ["sh", "-ec", "echo half > half; if test $SANDBOX_ATTEMPT = 1; then (setsi
     let mut bystander = world.command("sleep").arg("86722").spawn().unwrap();
     for mended_by in [&["retry", "one"][..], &["merge"], &["clean", "killed-3"]] {
         let machine = Machine::NamespacesDenied;
-        let (ready, world_again) = (std::sync::mpsc::channel(), machine.command(&world, &["run", &path, "--json"]));
-        let mut command = world_again;
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        let sender = ready.0;
-        machine.confined(move || sender.send(command.spawn().unwrap()).unwrap());
-        let mut executor = ready.1.recv().unwrap();
+        let mut executor = machine.start(&world, &["run", &path, "--json"]);
         until("the agent runs", || (processes_with("86721").len() >= 2).then_some(()));
         let worktrees = world.git(&["worktree", "list", "--porcelain"]);
         let worktree =

@@ -33,6 +33,7 @@ fn main() {
         ["datagram-pair", path] => datagram_pair(path),
         ["limit", pid] => limit(pid),
         ["set-id", path] => set_id(path),
+        ["toggle-flag", path] => toggle_flag(path),
         ["new-user-namespace"] => new_user_namespace(),
         ["calls", names @ ..] => calls(names),
         #[cfg(target_arch = "x86_64")]
@@ -117,6 +118,14 @@ fn datagram_pair(path: &str) -> Outcome {
 fn limit(pid: &str) -> Outcome {
     calls::limit_of(pid.parse()?)?;
     Ok("reached".to_owned())
+}
+
+/// Turns the file's flag to be left out of backups, by a handle that can only read.
+fn toggle_flag(path: &str) -> Outcome {
+    let file = std::fs::File::open(path)?;
+    let flags = rustix::fs::ioctl_getflags(&file)?;
+    rustix::fs::ioctl_setflags(&file, flags ^ rustix::fs::IFlags::NODUMP)?;
+    Ok("turned".to_owned())
 }
 
 fn set_id(path: &str) -> Outcome {

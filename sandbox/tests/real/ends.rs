@@ -18,6 +18,32 @@ async fn escapees_are_dead_and_counted_when_a_command_ends() {
 }
 
 #[tokio::test]
+async fn what_a_box_holds_is_closed_with_its_end_and_never_a_commands() {
+    let bench = Bench::new().await;
+    let weaker = sandbox::Host { obstacle: Some(sandbox::Obstacle::NamespacesOff), ..bench.host.clone() };
+    let policy = bench.policy().may_lack(sandbox::Layer::Namespaces);
+    for host in [&bench.host, &weaker] {
+        let plan = sandbox::Enforcement::plan(&policy, host).unwrap();
+        let (end, held) = std::io::pipe().unwrap();
+        let held = std::os::fd::OwnedFd::from(held);
+        let boxed = soon(sandbox::Sandbox::start_holding(&plan, &bench.launcher, held)).await.unwrap();
+        let ran = run(&boxed, shell("for fd in /proc/self/fd/*; do readlink $fd; done | grep -c pipe")).await;
+        let other = soon(sandbox::Sandbox::start(&plan, &bench.launcher)).await.unwrap();
+        assert_eq!(
+            ran.out,
+            run(&other, shell("for fd in /proc/self/fd/*; do readlink $fd; done | grep -c pipe")).await.out
+        );
+        soon(other.shutdown()).await.unwrap();
+        rustix::io::ioctl_fionbio(&end, true).unwrap();
+        let mut buffer = [0; 1];
+        let while_it_lives = rustix::io::read(&end, &mut buffer);
+        assert_eq!(while_it_lives, Err(rustix::io::Errno::AGAIN), "the box has it open");
+        soon(boxed.shutdown()).await.unwrap();
+        assert_eq!(rustix::io::read(&end, &mut buffer), Ok(0), "nobody has it open any more");
+    }
+}
+
+#[tokio::test]
 async fn one_that_forks_away_for_ever_is_dead_too() {
     let bench = Bench::new().await;
     let sandbox = bench.start(&bench.policy()).await;

@@ -9,6 +9,7 @@ use sandbox::{
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::process::Stdio as Std;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
@@ -285,44 +286,111 @@ async fn other_processes_are_out_of_reach() {
 }
 
 #[tokio::test]
+async fn what_processes_share_is_not_used_by_its_number() {
+    let bench = Bench::new().await;
+    let perl = |text: &str| {
+        let ran = std::process::Command::new("perl").args(["-e", text]).stderr(Std::null()).output().unwrap();
+        (ran.status.success(), String::from_utf8(ran.stdout).unwrap())
+    };
+    let make = |text: &str| perl(&format!("print {text} // die")).1;
+    // Without a key: nobody finds them but by number.
+    let memory = make("shmget(0, 16, 0600)");
+    let semaphore = make("semget(0, 1, 0600)");
+    let queue = make("msgget(0, 0600)");
+    let attacks = [
+        format!("shmwrite({memory}, \"mine\", 0, 4)"),
+        format!("shmread({memory}, $b, 0, 4) && $b eq \"mine\""),
+        format!("semctl({semaphore}, 0, 16, 1)"),
+        format!("semop({semaphore}, pack(\"s!3\", 0, 1, 0))"),
+        format!("msgsnd({queue}, pack(\"l! a*\", 1, \"x\"), 0)"),
+        format!("msgrcv({queue}, $b, 16, 0, 0)"),
+        format!("shmctl({memory}, 0, 0)"),
+        format!("semctl({semaphore}, 0, 0, 0)"),
+        format!("msgctl({queue}, 0, 0)"),
+    ];
+    let plan = plan(&bench, &policy(&bench));
+    // Inside first, each where outside it works: the last ones remove what was made.
+    for attack in attacks {
+        let text = format!("({attack}) or do {{ print $!; exit 1 }}");
+        let ran = bench.sh_by(&plan, &format!("perl -e '{text}'")).await;
+        assert!(!ran.ok() && ran.out.contains("not permitted"), "{attack}: {ran:?}");
+        assert!(perl(&text).0, "the attack works without a box: {attack}");
+    }
+}
+
+/// What is said to a socket, one visit after another.
+fn heard(mut next: impl FnMut() -> std::io::Result<String> + Send + 'static) -> mpsc::Receiver<String> {
+    let (tell, heard) = mpsc::channel();
+    std::thread::spawn(move || while next().is_ok_and(|said| tell.send(said).is_ok()) {});
+    heard
+}
+
+fn all_of(stream: std::io::Result<impl std::io::Read>) -> std::io::Result<String> {
+    stream.and_then(std::io::read_to_string)
+}
+
+fn one_of(receive: impl Fn(&mut [u8]) -> std::io::Result<usize>) -> std::io::Result<String> {
+    let mut buffer = [0; 16];
+    let length = receive(&mut buffer)?;
+    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
+#[tokio::test]
 async fn no_socket_leads_out() {
+    use std::io::Write as _;
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
     let bench = Bench::new().await;
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    udp.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let path = bench.root.join("shared/s");
-    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let datagrams = std::os::unix::net::UnixDatagram::bind(bench.root.join("shared/d")).unwrap();
-    datagrams.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            drop(std::io::Read::read(&mut stream.unwrap(), &mut [0; 16]));
-        }
-    });
-    let name = format!("sandbox-test-{}", bench.root.display());
-    let address =
-        <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&name).unwrap();
-    let _abstract = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
     let (tcp_address, udp_address) = (tcp.local_addr().unwrap().to_string(), udp.local_addr().unwrap().to_string());
+    let name = format!("sandbox-test-{}", bench.root.display());
+    let abstract_address = SocketAddr::from_abstract_name(&name).unwrap();
+    let hidden = UnixListener::bind_addr(&abstract_address).unwrap();
     let datagram = bench.root.join("shared/d").display().to_string();
-    let tries: [[&str; 2]; 4] =
-        [["tcp", &tcp_address], ["udp", &udp_address], ["abstract", &name], ["datagram-pair", &datagram]];
+    let datagrams = UnixDatagram::bind(&datagram).unwrap();
+    let path = bench.root.join("shared/s").display().to_string();
+    let listener = UnixListener::bind(&path).unwrap();
+    let ears = [
+        heard(move || all_of(tcp.accept().map(|(stream, _)| stream))),
+        heard(move || one_of(|buffer| udp.recv(buffer))),
+        heard(move || all_of(hidden.accept().map(|(stream, _)| stream))),
+        heard(move || one_of(|buffer| datagrams.recv(buffer))),
+        heard(move || all_of(listener.accept().map(|(stream, _)| stream))),
+    ];
+    // All of these keep the order, so what comes before our own word came from others.
+    let visitors = || {
+        std::net::TcpStream::connect(&tcp_address).unwrap().write_all(b"ours").unwrap();
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"ours", &udp_address).unwrap();
+        UnixStream::connect_addr(&abstract_address).unwrap().write_all(b"ours").unwrap();
+        UnixDatagram::unbound().unwrap().send_to(b"ours", &datagram).unwrap();
+        UnixStream::connect(&path).unwrap().write_all(b"ours").unwrap();
+        let visits = |ear: &mpsc::Receiver<String>| {
+            std::iter::from_fn(|| Some(ear.recv_timeout(LIMIT).unwrap())).take_while(|said| said != "ours").count()
+        };
+        ears.each_ref().map(visits)
+    };
+    let tries: [[&str; 2]; 5] = [
+        ["tcp", &tcp_address],
+        ["udp", &udp_address],
+        ["abstract", &name],
+        ["datagram-pair", &datagram],
+        ["unix", &path],
+    ];
     for attempt in tries {
         assert!(plainly(&attempt).starts_with("ok"), "{attempt:?} works without a box");
     }
-    assert!(plainly(&["unix", path.to_str().unwrap()]).starts_with("ok"));
-    assert!(udp.recv(&mut [0; 16]).is_ok() && datagrams.recv(&mut [0; 16]).is_ok());
+    assert_eq!(visitors(), [1; 5], "without a box");
 
-    let all = format!(
-        "for w in 'tcp {tcp_address}' 'udp {udp_address}' 'abstract {name}' 'datagram-pair {datagram}' 'unix {}'; do /run/helper $w; done",
-        path.display()
-    );
+    let all = tries.map(|[way, address]| format!("/run/helper {way} {address}")).join("; ");
     let none = sh(&bench, &policy(&bench), &all).await;
     assert_eq!(none.out.matches("failed").count(), 5, "{}", none.out);
+    assert_eq!(visitors(), [0; 5]);
     // With the host's network the sockets of that, and still no other.
     let host = sh(&bench, &policy(&bench).network(Network::Host), &all).await;
     let said: Vec<bool> = host.out.lines().map(|line| line.starts_with("ok")).collect();
     assert_eq!(said, [true, true, false, false, false], "{}", host.out);
+    assert_eq!(visitors(), [1, 1, 0, 0, 0]);
     // Each of two layers by itself keeps TCP out.
     let plan = plan(&bench, &policy(&bench));
     for dropped in ["filter", "rules"] {
@@ -400,6 +468,21 @@ async fn metadata_of_other_files_stays_as_it_is() {
     assert!(bench.sh_by(&open, &format!("chmod 640 {shared}/file")).await.ok());
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert!(!bench.sh_by(&open, &format!("chmod u+s {shared}/file")).await.ok());
+}
+
+#[tokio::test]
+async fn flags_of_files_are_not_changed_by_reading_them() {
+    let bench = Bench::new().await;
+    let file = bench.root.join("shared/file");
+    let flags = || rustix::fs::ioctl_getflags(std::fs::File::open(&file).unwrap()).unwrap();
+    let before = flags();
+    let readable = policy(&bench).expose(Expose::read_only(bench.root.join("shared")));
+    let attack = format!("/run/helper toggle-flag {}", file.display());
+    let ran = sh(&bench, &readable, &attack).await;
+    assert!(ran.out.contains("not supported"), "{ran:?}");
+    assert_eq!(flags(), before);
+    assert_eq!(plainly(&["toggle-flag", file.to_str().unwrap()]), "ok turned\n", "it works without a box");
+    assert_ne!(flags(), before);
 }
 
 #[tokio::test]

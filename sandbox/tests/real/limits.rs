@@ -176,6 +176,7 @@ fn what_cannot_be_bounded_is_refused_or_left_out_on_request() {
         obstacle: None,
         control_groups: None,
         kill_group: None,
+        metadata: true,
         process_numbers: false,
     };
     assert!(host.shortcomings().iter().any(|lack| lack.cause.contains("how many processes")));
@@ -187,6 +188,7 @@ fn what_cannot_be_bounded_is_refused_or_left_out_on_request() {
     assert!(refusal.cause.contains("share of the processor"), "{refusal}");
     for limits in [processes(9), share] {
         let plan = Enforcement::plan(&policy.clone().limits(limits).may_lack(Layer::Limits), &host).unwrap();
+        assert_eq!((plan.left_out().len(), plan.lacks()), (1, [Layer::Limits].into()));
         let layers = plan.layers();
         assert!(!layers.contains(&Protection::ProcessLimit) && !layers.contains(&Protection::CpuWeight), "{layers:?}");
     }
@@ -195,6 +197,39 @@ fn what_cannot_be_bounded_is_refused_or_left_out_on_request() {
     let plan = Enforcement::plan(&policy.limits(processes(9)), &user).unwrap();
     assert!(plan.to_string().contains("limit processes 11") && plan.layers().contains(&Protection::ProcessLimit));
     assert!(user.shortcomings().iter().all(|lack| !lack.cause.contains("how many processes")));
+}
+
+#[test]
+fn without_namespaces_no_advice_is_given_that_would_not_help() {
+    let home = sandbox::PrivateDir { source: "/p/home".into(), target: "/home".into() };
+    let policy = Policy::new("/w", home, "/p/tmp").may_lack(Layer::Namespaces);
+    let groups = sandbox::ControlGroups { parent: "/sys/fs/cgroup/x".into(), memory: true, processes: true, cpu: true };
+    for control_groups in [None, Some(groups)] {
+        let host = Host {
+            uid: 7,
+            gid: 7,
+            kernel: sandbox::Kernel { major: 6, minor: 14 },
+            landlock: Some(6),
+            seccomp: true,
+            obstacle: Some(sandbox::Obstacle::NamespacesOff),
+            control_groups,
+            kill_group: Some("/sys/fs/cgroup/x".into()),
+            metadata: true,
+            process_numbers: true,
+        };
+        for limits in [processes(9), Limits { cpu_weight: Some(50), ..Limits::default() }] {
+            let asked = policy.clone().limits(limits);
+            let refusal = Enforcement::plan(&asked, &host).unwrap_err();
+            assert_eq!(refusal.layer, Layer::Limits);
+            assert!(refusal.fix.contains("with namespaces") && !refusal.fix.contains("systemd-run"), "{refusal}");
+            let plan = Enforcement::plan(&asked.may_lack(Layer::Limits), &host).unwrap();
+            assert_eq!((plan.left_out().len(), plan.lacks()), (1, [Layer::Namespaces, Layer::Limits].into()));
+            // A command could not be in two groups.
+            assert!(!plan.steps().iter().any(|step| matches!(step, sandbox::Step::ControlGroup { .. })), "{plan}");
+        }
+        assert!(host.means().iter().all(|means| means.by.as_ref().is_ok_and(|by| !by.contains("control group"))
+            || means.by.as_ref().is_err_and(|lack| !lack.fix.contains("systemd-run"))));
+    }
 }
 
 #[tokio::test]

@@ -331,6 +331,7 @@ fn bare_machine() -> Host {
         obstacle: None,
         control_groups: None,
         kill_group: None,
+        metadata: true,
         process_numbers: false,
     }
 }
