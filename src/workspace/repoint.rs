@@ -13,9 +13,11 @@
 //! *What is weaker here?* Between 2 and 4, git that the *user* runs in the worktree reads what the agent wrote, settings
 //! that name programs included. The user is told.
 
+use std::fs::Permissions;
 use std::io::{Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use sandbox::Form;
@@ -61,15 +63,28 @@ impl Workspace {
             unmark()?;
             return Err(error);
         }
-        let found = self.check();
+        let mut found = self.check();
         let own = self.place.worktree().join(".git");
-        // What cannot be replaced is a folder; whatever it is, it stays for the user to look at.
         if own.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-            return Err(self.tampered("its `.git` is a folder now"));
+            let aside = self.set_aside(&own)?;
+            found =
+                Err(self.tampered(&format!("its `.git` had become a folder, which lies at `{}` now", aside.display())));
         }
         atomic::write_for_user(&own, &self.dot_git()?, Existing::Replace)?;
         unmark()?;
         found
+    }
+
+    /// Takes away a folder that lies where our file is to be: git that the user runs in the worktree would read its settings.
+    /// What is in it stays, for the user to look at. Gives where.
+    fn set_aside(&self, folder: &Path) -> Result<PathBuf, Error> {
+        let mut places = (1..).map(|number: u64| self.place.private().join(format!("replaced-git-{number}")));
+        let aside = places.find(|place| place.symlink_metadata().is_err()).unwrap_or_default();
+        // Moved, a folder gets another parent, so it must be writable; the agent can have seen to it that it is not.
+        std::fs::set_permissions(folder, Permissions::from_mode(0o700))
+            .map_err(|error| Error::io("open up", folder, error))?;
+        atomic::rename(folder, &aside)?;
+        Ok(aside)
     }
 
     /// What the file holds while it leads to the agent's git directory.

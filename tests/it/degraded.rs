@@ -572,6 +572,7 @@ async fn a_link_that_the_agent_replaced_is_never_followed() {
         ("a link to a folder", "mkdir d && rm .git && ln -s d .git"),
         ("a pipe", "rm .git && mkfifo .git"),
         ("a folder", "rm .git && mkdir -p .git/x"),
+        ("a folder that is shut", "rm .git && mkdir -p .git/x && chmod 0 .git"),
         (
             "a repository",
             "rm .git && git init -q && printf '#!/bin/sh\\ntouch %s\\n' \"$CANARY\" > .git/run && chmod +x .git/run && git config core.fsmonitor .git/run",
@@ -589,14 +590,17 @@ async fn a_link_that_the_agent_replaced_is_never_followed() {
         assert!(bench.reason().contains(".git"), "{name}: {}", bench.reason());
         assert_eq!(bench.names().iter().filter(|path| *path == "kept").count(), 1, "{name}: the turn before is kept");
         let link = bench.worktree().join(".git");
-        if ["a folder", "a repository"].contains(&name) {
-            // It stays for the user to look at; nothing of ours runs in it.
-            assert!(link.symlink_metadata().unwrap().is_dir(), "{name}");
-            assert!(bench.reason().contains("not a file any more"), "{name}: {}", bench.reason());
-        } else {
-            assert_eq!(fs::read(&link).unwrap(), own, "{name}");
-            assert!(link.symlink_metadata().unwrap().is_file(), "{name}");
-            bench.world.git(&["-C", bench.worktree().to_str().unwrap(), "status"]);
+        assert_eq!(fs::read(&link).unwrap(), own, "{name}");
+        assert!(link.symlink_metadata().unwrap().is_file(), "{name}");
+        // The user's own git reads nothing of what the agent wrote.
+        bench.world.git(&["-C", bench.worktree().to_str().unwrap(), "status"]);
+        if ["a folder", "a folder that is shut", "a repository"].contains(&name) {
+            let reason = bench.reason();
+            let aside = Path::new(reason.rsplit('`').nth(1).unwrap());
+            assert!(
+                aside.ends_with("replaced-git-1") && aside.is_dir(),
+                "{name}, which stays to be looked at: {reason}"
+            );
         }
         assert_eq!(fs::read(bench.world.repo.join(".env")).unwrap(), b"secret\n");
         assert!(!canary_of(&bench).exists(), "{name}");
