@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::environment::HostEnvironment;
 use super::error::Error;
 use super::pinned::still_at;
+use super::private::seen;
 use super::surroundings::Surroundings;
 use crate::model::plan::{PinnedPaths, SandboxSettings};
 use crate::store::Workplace;
@@ -91,6 +92,10 @@ fn to_show(
     if host.home.starts_with(&path) {
         return Err(refused("it would show the whole home directory".to_owned()));
     }
+    if Path::new(seen::ROOM).starts_with(&path) || path.starts_with(seen::ROOM) {
+        let why = format!("a box has `{}` of its own, whose places would be made on the host", seen::ROOM);
+        return Err(refused(why));
+    }
     Ok(path)
 }
 
@@ -123,6 +128,7 @@ fn to_hide(
     }
     let needed = [
         (place.worktree(), "the agent's worktree"),
+        (Path::new(seen::ROOM), "what a box has of its own"),
         (&around.common, "the agent's git directory"),
         (&host.program, "this program"),
         (&around.git, "the git program"),

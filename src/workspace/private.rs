@@ -20,8 +20,10 @@ use super::error::Error;
 use crate::git::{Head, Repository, copy_index, with_owner};
 use crate::model::{CommitId, ObjectFormat, RefName};
 
-/// Where things lie in the capture box.
+/// Where things of ours lie in a box.
 pub mod seen {
+    /// The folder that all of them lie in.
+    pub const ROOM: &str = "/run/sandbox";
     /// The capture's git directory.
     pub const CAPTURE: &str = "/run/sandbox/capture";
     /// The agent's git directory.

@@ -185,6 +185,7 @@ async fn what_a_box_needs_cannot_be_hidden() {
         ("/".to_owned(), "worktree"),
         (at(bench.capturer.surroundings.git.parent().unwrap()), "the git program"),
         ("/usr".to_owned(), "the git program"),
+        ("/run".to_owned(), "what a box has of its own"),
         ("/etc".to_owned(), "no program starts"),
         ("/lib".to_owned(), "no program starts"),
         ("/proc/sys".to_owned(), "/proc"),
@@ -204,6 +205,22 @@ async fn what_a_box_needs_cannot_be_hidden() {
     bench.expect(&end, AttemptOutcome::SandboxRefused);
     assert!(bench.reason().contains("name it in one of the lists"), "{}", bench.reason());
     assert!(!bench.worktree().join("never").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_place_of_a_box_is_made_on_the_host() {
+    let own = Path::new("/run/sandbox");
+    assert!(!own.exists(), "these tests need a machine without `{}`", own.display());
+    let mut bench = Bench::new(World::new()).await;
+    for writable in [false, true] {
+        let list = vec!["/run".to_owned()];
+        let sandbox = &mut bench.task().sandbox;
+        (sandbox.expose, sandbox.expose_rw) = if writable { (Vec::new(), list) } else { (list, Vec::new()) };
+        let end = bench.attempt(&["echo never > never"]).await;
+        bench.expect(&end, AttemptOutcome::SandboxRefused);
+        assert!(bench.reason().contains("would be made on the host"), "{}", bench.reason());
+        assert!(!own.exists());
+    }
 }
 
 /// Puts a link to the user's keys where the tools were.
