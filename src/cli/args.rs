@@ -560,7 +560,7 @@ pub struct InitArgs {
     /// Make the folder a git repository first; never one that is in a repository already
     #[arg(long)]
     pub git: bool,
-    /// With `--git`: commit everything that is there, so that a run has something to start from
+    /// With `--git`: commit everything that is there but files that hold secrets by custom (`.env`, keys), so that a run has something to start from
     #[arg(long, requires = "git")]
     pub commit: bool,
 }

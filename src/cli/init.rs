@@ -18,6 +18,7 @@ use crate::workspace::HostEnvironment;
 
 /// Data of `init`.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct InitData {
     /// The file written.
     file: String,
@@ -27,6 +28,8 @@ struct InitData {
     repository: Option<String>,
     /// Its first commit; `null` where none was asked for.
     commit: Option<CommitId>,
+    /// Files that are not in that commit, because they look like secrets.
+    left_out: Vec<String>,
 }
 
 pub(super) fn init(args: &InitArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
@@ -48,18 +51,28 @@ pub(super) fn init(args: &InitArgs, settings: &Settings, printer: &mut Printer) 
     })?;
     let made = git.map(|git| Repository::init(&git, &root)).transpose()?;
     // After the plan, so that it is part of what a run starts from.
-    let commit = match &made {
-        Some(repository) if args.commit => Some(repository.commit_all("First commit")?),
-        Some(_) | None => None,
+    let (commit, left_out) = match &made {
+        Some(repository) if args.commit => {
+            let (commit, left_out) = repository.commit_all("First commit")?;
+            (Some(commit), left_out.iter().map(ToString::to_string).collect())
+        }
+        Some(_) | None => (None, Vec::new()),
     };
     let shown = args.file.to_string_lossy().into_owned();
     if made.is_some() {
-        let next = if commit.is_some() {
-            "with everything in it committed"
-        } else {
-            "with no commit yet, which a run needs: `git add -A && git commit`"
+        let next = match (&commit, left_out.len()) {
+            (None, _) => "with no commit yet, which a run needs: `git add -A && git commit`",
+            (Some(_), 0) => "with everything in it committed",
+            (Some(_), _) => "with everything in it committed but what looks like a secret",
         };
         printer.answer(&format!("made {} a git repository, {next}\n", text::clean(&root.to_string_lossy())));
+    }
+    if !left_out.is_empty() {
+        let names: Vec<String> = left_out.iter().map(|path| text::clean(path)).collect();
+        printer.answer(&format!(
+            "not committed, for every agent can read what is:\n  {}\nlist them in .gitignore, or add them if they hold no secret\n",
+            names.join("\n  ")
+        ));
     }
     printer.answer(&format!(
         "wrote {}\nnext: put your agents in, then `sandbox plan check {}`\n",
@@ -71,6 +84,7 @@ pub(super) fn init(args: &InitArgs, settings: &Settings, printer: &mut Printer) 
         verify: verifier.map(<[_]>::to_vec),
         repository: made.map(|_| root.to_string_lossy().into_owned()),
         commit,
+        left_out,
     };
     printer.json(&Envelope::answer("init", None, data, printer.warnings()));
     Ok(Exit::Complete)

@@ -9,7 +9,9 @@ impl From<git::Error> for Error {
         use git::Error as Git;
         let hint = match &error {
             Git::NoCommit { .. } => Some("git commit --allow-empty -m 'first commit'"),
-            Git::GitMissing { .. } | Git::GitTooOld { .. } => Some("`sandbox doctor` shows what is found"),
+            Git::GitMissing { .. } | Git::GitTooOld { .. } | Git::NotGit { .. } => {
+                Some("`sandbox doctor` shows what is found")
+            }
             Git::TimedOut { .. } => {
                 Some("the result is not known; look whether the file system answers, and try again")
             }

@@ -26,6 +26,12 @@ pub enum Error {
         /// The oldest version that will do.
         needed: String,
     },
+    /// The program that was found is no git.
+    #[error("`{}` is not git: it did not tell a version; install git, or name it in `SANDBOX_GIT`", program.display())]
+    NotGit {
+        /// The program.
+        program: PathBuf,
+    },
     /// The program could not be started.
     #[error("`{what}` could not be started")]
     Spawn {
@@ -185,6 +191,7 @@ impl Error {
         match self {
             Self::GitMissing { .. }
             | Self::GitTooOld { .. }
+            | Self::NotGit { .. }
             | Self::Spawn { .. }
             | Self::TimedOut { .. }
             | Self::TooMuchOutput { .. }

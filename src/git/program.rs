@@ -75,9 +75,12 @@ impl Git {
         let program = which::which_in(&name, paths, here)
             .map_err(|error| missing(format!("{}: {error}", name.to_string_lossy())))?;
         let mut git = Self { program, version: Version::NEEDED, environment };
-        let answer = Command::new(&git, Access::Read, "version").success()?;
-        let text = answer.text()?;
-        let found = Version::parse(text).ok_or_else(|| Error::unparsable(answer.what(), format!("{text:?}")))?;
+        let no_git = || Error::NotGit { program: git.program.clone() };
+        let answer = Command::new(&git, Access::Read, "version").success().map_err(|error| match error {
+            Error::Failed { .. } => no_git(),
+            other => other,
+        })?;
+        let found = answer.text().ok().and_then(Version::parse).ok_or_else(no_git)?;
         if found < Version::NEEDED {
             return Err(Error::GitTooOld {
                 program: git.program,

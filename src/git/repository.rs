@@ -11,7 +11,25 @@ use super::command::{Access, Command};
 use super::error::Error;
 use super::program::Git;
 use super::reader::{Engine, Reader};
-use crate::model::{CommitId, ObjectFormat, RefName};
+use crate::model::{CommitId, ObjectFormat, RefName, RepoPath};
+
+/// Names of files that hold secrets by custom. Those that show what such a file looks like are committed with the rest.
+const SECRETS: [&str; 14] = [
+    ".env",
+    ".env.local",
+    ".env.*.local",
+    ".env.development",
+    ".env.production",
+    ".envrc",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "id_rsa",
+    "id_ed25519",
+];
 
 /// A repository as it was found from some folder, with the facts that do not change while we run.
 ///
@@ -109,8 +127,9 @@ impl Repository {
         Self::discover(git, folder)
     }
 
-    /// Commits everything in the checkout that is not ignored, as its first commit. Runs no hook.
-    pub fn commit_all(&self, message: &str) -> Result<CommitId, Error> {
+    /// Commits everything in the checkout that is not ignored and does not look like a secret, as its first commit. Runs no
+    /// hook. Gives what was left out as well.
+    pub fn commit_all(&self, message: &str) -> Result<(CommitId, Vec<RepoPath>), Error> {
         let top = self.require_top_level()?;
         // As with the program's other commits: the user, or nobody in particular.
         let author = if self.identity().is_some() { Vec::new() } else { NOBODY.to_vec() };
@@ -118,9 +137,12 @@ impl Repository {
             let command = self.within(top, Access::Write, subcommand).timeout(super::checkout::SCAN_TIMEOUT);
             author.iter().fold(command, |command, (key, value)| command.config(key, value))
         };
-        drop(within("add").arg("-A").success()?);
+        let secrets = SECRETS.map(|name| format!(":(exclude,icase,glob)**/{name}"));
+        drop(within("add").args(["-A", "--", "."]).args(secrets).success()?);
         drop(within("commit").args(["-q", "--no-verify", "--allow-empty", "-m", message]).success()?);
-        Ok(self.load_head()?.require_commit()?.clone())
+        let left_out = within("ls-files").args(["--others", "--exclude-standard", "-z"]).success()?;
+        let left_out = left_out.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(RepoPath::new);
+        Ok((self.load_head()?.require_commit()?.clone(), left_out.collect()))
     }
 
     /// As [`Self::discover`], with the engine for reading objects given instead of chosen.

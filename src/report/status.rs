@@ -615,6 +615,16 @@ impl StatusData {
         if let Some(line) = degraded_line(&self.degraded, self.leaky_possible, look) {
             lines.push(line);
         }
+        if self.degraded.contains(&Layer::Namespaces) {
+            let until = match self.state {
+                RunCondition::Running => Some("while it runs"),
+                RunCondition::Interrupted => Some("before `sandbox resume`"),
+                RunCondition::Complete | RunCondition::Incomplete | RunCondition::Landed => None,
+            };
+            lines.extend(until.map(|until| {
+                format!("          run no git in its worktrees {until}: an agent could make it run programs")
+            }));
+        }
         lines.push(match (&self.verifier, &self.verify_command) {
             (Some(verifier), _) => format!("verifier  {}", verifier.line()),
             (None, Some(command)) => format!("verifier  not run yet: `{}`", text::command(command, 60)),

@@ -7,7 +7,7 @@ use sandbox::{Enforcement, Form, Host, Layer, Nesting, Policy, PrivateDir, Refus
 use super::error::Error;
 use crate::model::plan::{Plan, SandboxSettings};
 use crate::plan::boxes;
-use crate::workspace::network_of;
+use crate::workspace::{network_of, refuse_nested_root};
 
 /// By whose box it is: the limits it does without, by name.
 pub(super) type LeftOut = BTreeMap<String, Vec<&'static str>>;
@@ -31,6 +31,9 @@ pub(super) fn may_lack(plan: &Plan) -> BTreeSet<Layer> {
 pub(super) fn require(host: &Host, plan: &Plan) -> Result<(), Error> {
     for (whose, settings) in boxes(plan) {
         planned(host, &whose, settings)?;
+        if settings.nested {
+            refuse_nested_root()?;
+        }
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ pub fn working_box(
     }
     policy = policy.limits(sandbox::Limits { open_files: open_files::of_boxes(), ..settings.limits.of_box() });
     if settings.nested {
-        refuse_nesting_to_root()?;
+        refuse_nested_root()?;
         policy = policy.nesting(Nesting::Allowed);
     }
     let outside = Outside::load(host, around, place, settings, pinned)?;
@@ -160,6 +160,6 @@ fn exposed(policy: Policy, expose: Expose) -> Policy {
 
 /// A program that brings a sandbox wants a fresh `/proc` for it. The kernel gives none while parts of the one there are
 /// covered, and for root they must be: root's boxes could write the kernel's settings through a fresh one.
-fn refuse_nesting_to_root() -> Result<(), Error> {
+pub fn refuse_nested_root() -> Result<(), Error> {
     if rustix::process::geteuid().is_root() { Err(Error::NestedAsRoot) } else { Ok(()) }
 }

@@ -23,7 +23,7 @@ mod repoint;
 mod seed;
 mod surroundings;
 
-pub use boxes::{capture_box, network_of, without_mounts, working_box};
+pub use boxes::{capture_box, network_of, refuse_nested_root, without_mounts, working_box};
 pub use by_hand::merge_by_hand;
 pub use check::{Workspace, WorkspaceRecord};
 pub use create::{Commission, create};

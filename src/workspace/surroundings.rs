@@ -57,6 +57,15 @@ impl Surroundings {
 
 /// Refuses places that make it impossible to hide one thing and show another.
 pub fn require_fit(around: &Surroundings, environment: &HostEnvironment) -> Result<(), Error> {
+    if environment.home.parent().is_none() {
+        let fix = "set HOME to a folder of the user's: a box has one of its own in its place";
+        return Err(Error::Place {
+            what: "your home directory",
+            path: environment.home.clone(),
+            holds: "the whole system",
+            fix,
+        });
+    }
     for checkout in around.checkouts.iter().chain([&around.common]) {
         if environment.home.starts_with(checkout) {
             let fix = "run agents on a repository that lies below the home directory, not around it";

@@ -189,13 +189,26 @@ fn a_git_that_is_absent_old_or_broken() {
     world.script("git", "echo 'git version 2.20.1'\n");
     assert_refused(&world, &world.sandbox(&["run", &path]), 4, &["2.20.1", "2.38"]);
     world.script("git", "echo 'this is no git'\n");
-    let ran = world.sandbox(&["run", &path]);
-    assert!(matches!(ran.code, Some(4 | 70)) && ran.stderr.contains("git"), "{ran:?}");
-    world.script("git", "exit 3\n");
-    assert_refused(&world, &world.sandbox(&["run", &path]), 4, &["git"]);
+    assert_refused(&world, &world.sandbox(&["run", &path]), 4, &["is not git", "SANDBOX_GIT"]);
+    for script in ["exit 3\n", "exit 0\n"] {
+        world.script("git", script);
+        assert_refused(&world, &world.sandbox(&["run", &path]), 4, &["is not git"]);
+    }
     fs::remove_file(world.bin.join("git")).unwrap();
     let ran: Ran = world.sandbox_command(&["run", &path]).env("PATH", &world.bin).output().unwrap().into();
     assert_refused(&world, &ran, 4, &["git was not found", "SANDBOX_GIT"]);
+}
+
+#[test]
+fn what_no_box_could_be_made_for_stops_the_run_before_it_begins() {
+    let world = World::new();
+    let path = plan(&world, GOOD);
+    let ran: Ran = world.sandbox_command(&["run", &path]).env("HOME", "/").output().unwrap().into();
+    assert_refused(&world, &ran, 4, &["home directory", "HOME"]);
+    if is_root() {
+        let path = plan(&world, &format!("{GOOD}\n[sandbox]\nnested = true\n"));
+        assert_refused(&world, &world.sandbox(&["run", &path]), 4, &["`sandbox.nested`", "as an ordinary user"]);
+    }
 }
 
 #[test]

@@ -768,6 +768,8 @@ run = ["sh", "-ec", "echo half > half; if test $SANDBOX_ATTEMPT = 1; then (setsi
         executor.wait().unwrap();
         assert_none_left("86721");
         assert!(link().contains(".private"), "nobody was there to mend it");
+        let status = machine.sandbox(&world, &["status"]).expect(0).stdout;
+        assert!(status.contains("run no git in its worktrees before `sandbox resume`"), "{status}");
         let ran = machine.sandbox(&world, mended_by);
         assert!(matches!(ran.code, Some(0 | 1)), "{ran:?}");
         if mended_by[0] == "clean" {

@@ -503,7 +503,15 @@ fn init_makes_a_repository_where_asked() {
     init(&["there.toml", "--git"]).expect(2);
     assert!(!folder.join(".git").exists(), "nothing is made where the plan cannot be written");
     std::fs::remove_file(folder.join("there.toml")).unwrap();
-    let made = init(&["--git", "--commit", "--json"]).expect(0).json();
+    // Every agent could read what is committed.
+    for secret in [".env", "deep/.ENV.local", "deep/server.key"] {
+        std::fs::create_dir_all(folder.join(secret).parent().unwrap()).unwrap();
+        std::fs::write(folder.join(secret), "secret").unwrap();
+    }
+    let made = init(&["--git", "--commit", "--json"]).expect(0);
+    assert!(made.stderr.is_empty(), "{made:?}");
+    let made = made.json();
+    assert_eq!(made["data"]["leftOut"], serde_json::json!([".env", "deep/.ENV.local", "deep/server.key"]));
     assert_eq!(made["data"]["commit"], world.git(&["-C", &at, "rev-parse", "HEAD"]));
     assert_eq!(world.git(&["-C", &at, "ls-files"]), "a\nfirst.toml\nplan.toml\nsecond.toml");
     // A folder of the repository, and the home directory.
