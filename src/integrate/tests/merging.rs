@@ -153,7 +153,9 @@ fn a_conflict_is_a_card_and_the_others_go_on() {
     assert_eq!(world.content(&sides.ours, "a.txt"), "one");
     assert_eq!(world.content(&sides.theirs, "a.txt"), "two");
     assert_eq!(sides.base.as_ref(), Some(&world.base));
-    assert!(card.options.iter().any(|option| option.command == "sandbox retry two --fresh"));
+    let again =
+        |option: &crate::model::card::CardOption| option.command.starts_with("sandbox retry two --fresh --run ");
+    assert!(card.options.iter().any(again), "{:?}", card.options);
 
     assert_eq!(world.content(&made.candidate, "b.txt"), "three");
     assert_eq!(made.agent(&name("four")), Some(&Placed::Blocked(vec![name("two")])));
