@@ -219,7 +219,7 @@ fn prepare(program: &Program<'_>, streams: [OwnedFd; 3], init: Option<&UnixDatag
     }
 }
 
-/// Lowers a limit; one that is lower already stays.
+/// Lowers a limit; a hard one that is lower already stays.
 fn limit(resource: Resource, soft: u64, hard: u64) -> Result<(), Errno> {
     use nix::sys::resource::{Resource as Kind, getrlimit, setrlimit};
     let kind = match resource {

@@ -108,6 +108,10 @@ fn segments_of(table: &str) -> u64 {
     lines.map(sum).sum()
 }
 
+fn is_gone(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
+}
+
 /// The open files of a process: those of its first thread, or of the next if that one has ended. A thread that parted from the
 /// files of the others hides its own.
 fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
@@ -118,7 +122,14 @@ fn open_files(pid: u32) -> io::Result<Vec<PathBuf>> {
         return list(&first.join("fd"));
     }
     let threads = list(&first.join("task"))?;
-    threads.iter().find(|thread| !has_ended(thread)).map_or_else(|| Ok(Vec::new()), |thread| list(&thread.join("fd")))
+    for thread in threads.iter().filter(|thread| !has_ended(thread)) {
+        match list(&thread.join("fd")) {
+            // It has ended in between; the next may not have.
+            Err(error) if is_gone(&error) => {}
+            listed => return listed,
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// What files without a name hold that processes have open: as big as named ones, and found by no walk.
@@ -128,7 +139,7 @@ pub(crate) fn nameless(processes: &[u32], disks: &[Device], counted: &[Device]) 
         let files = match open_files(*pid) {
             Ok(files) => files,
             // It has ended, so it has none.
-            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)) => continue,
+            Err(error) if is_gone(&error) => continue,
             Err(_) => {
                 held.unseen.push(*pid);
                 continue;

@@ -103,7 +103,8 @@ fn require_no_repository(root: &Path) -> Result<Git, Error> {
         Err(crate::git::Error::NotARepository { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    if HostEnvironment::of_this_process().is_some_and(|environment| environment.home.starts_with(root)) {
+    let environment = HostEnvironment::of_this_process().ok_or(crate::run::Error::NoHome)?;
+    if environment.home.starts_with(root) {
         let said =
             format!("`{}` is your home directory, or holds it: agents could not be kept out of it", root.display());
         return Err(Error::new(ErrorKind::Usage, said).hint("make a folder for the project"));

@@ -135,8 +135,8 @@ impl Command {
         self
     }
 
-    /// Leaves out the option that makes paths literal, for the few subcommands that refuse it. Its paths then need a `./`
-    /// in front.
+    /// Leaves out the option that makes paths literal, for the few subcommands that refuse it, and where patterns of
+    /// ours are meant. Paths of others then need a `./` in front.
     pub fn without_literal_paths(mut self) -> Self {
         self.literal = false;
         self

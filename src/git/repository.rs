@@ -1,6 +1,7 @@
 //! One repository: where it lies and what kind it is.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,23 +14,34 @@ use super::program::Git;
 use super::reader::{Engine, Reader};
 use crate::model::{CommitId, ObjectFormat, RefName, RepoPath};
 
-/// Names of files that hold secrets by custom. Those that show what such a file looks like are committed with the rest.
-const SECRETS: [&str; 14] = [
+/// Names of files and folders that hold secrets by custom. No list of them is complete.
+const SECRETS: [&str; 17] = [
     ".env",
-    ".env.local",
-    ".env.*.local",
-    ".env.development",
-    ".env.production",
+    ".env.*",
     ".envrc",
     ".netrc",
     ".npmrc",
     ".pypirc",
+    ".pgpass",
+    ".git-credentials",
     "*.pem",
     "*.key",
     "*.p12",
+    "*.pfx",
     "id_rsa",
-    "id_ed25519",
+    "id_dsa",
+    "id_ecdsa*",
+    "id_ed25519*",
+    ".ssh",
 ];
+
+/// Endings of those among them that only show what such a file looks like.
+const EXAMPLES: [&str; 4] = ["example", "sample", "template", "dist"];
+
+/// The paths of a list that git wrote, each ended by a zero byte.
+fn paths(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| *byte == 0).filter(|path| !path.is_empty())
+}
 
 /// A repository as it was found from some folder, with the facts that do not change while we run.
 ///
@@ -137,12 +149,24 @@ impl Repository {
             let command = self.within(top, Access::Write, subcommand).timeout(super::checkout::SCAN_TIMEOUT);
             author.iter().fold(command, |command, (key, value)| command.config(key, value))
         };
-        let secrets = SECRETS.map(|name| format!(":(exclude,icase,glob)**/{name}"));
-        drop(within("add").args(["-A", "--", "."]).args(secrets).success()?);
+        let secrets =
+            SECRETS.iter().flat_map(|name| ["", "/**"].map(|below| format!(":(exclude,icase,glob)**/{name}{below}")));
+        drop(within("add").without_literal_paths().args(["-A", "--", "."]).args(secrets).success()?);
+        let examples = EXAMPLES.map(|ending| format!(":(icase,glob)**/.env.{ending}"));
+        // Names that nothing has are no fault here.
+        let listed = within("ls-files")
+            .without_literal_paths()
+            .args(["--others", "--exclude-standard", "-z", "--"])
+            .args(examples)
+            .success()?;
+        let listed: Vec<&OsStr> = paths(&listed.stdout).map(OsStr::from_bytes).collect();
+        if !listed.is_empty() {
+            drop(within("add").arg("--").args(listed).success()?);
+        }
         drop(within("commit").args(["-q", "--no-verify", "--allow-empty", "-m", message]).success()?);
         let left_out = within("ls-files").args(["--others", "--exclude-standard", "-z"]).success()?;
-        let left_out = left_out.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(RepoPath::new);
-        Ok((self.load_head()?.require_commit()?.clone(), left_out.collect()))
+        let left_out = paths(&left_out.stdout).map(RepoPath::new).collect();
+        Ok((self.load_head()?.require_commit()?.clone(), left_out))
     }
 
     /// As [`Self::discover`], with the engine for reading objects given instead of chosen.

@@ -145,7 +145,7 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
     let state = recorder.state();
     tokio::task::block_in_place(|| {
         let tell = |text: &str| tracing::warn!("{text}");
-        await_boxes(site, run.id(), tell)?;
+        await_boxes(site, run.id(), &settings.worktrees_root, tell)?;
         mend_links(site, &state, recorder.run(), tell)
     })?;
     isolation::allow(&mut settings.plan, allowed);

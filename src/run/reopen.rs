@@ -3,6 +3,7 @@
 //! Each takes the run's lock, so that there is one coordinator at a time, and writes into the same journal.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use sandbox::Layer;
@@ -25,7 +26,7 @@ use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, RunId};
 use crate::store::lock::{self, Patience, RunLock};
-use crate::store::{JournalWriter, Record, RunDir, Workplaces};
+use crate::store::{JournalWriter, Record, RepoKey, RunDir, Workplaces};
 use crate::workspace::Workspace;
 
 /// A run that a verb goes on with.
@@ -73,11 +74,11 @@ impl Reopened {
             return Err(Error::NoStart { run: recorder.run().id().clone() });
         };
         let base = started.base.clone();
-        let RunSettings { mut plan, land, pinned_paths, .. } = settings;
+        let RunSettings { mut plan, land, pinned_paths, worktrees_root, .. } = settings;
         isolation::allow(&mut plan, allowed);
         tokio::task::block_in_place(|| {
             let tell = |text: &str| recorder.warn(text);
-            await_boxes(&site, recorder.run().id(), tell)?;
+            await_boxes(&site, recorder.run().id(), &worktrees_root, tell)?;
             mend_links(&site, &state, recorder.run(), tell)
         })?;
         let capturer = site.capturer(at, &plan, pinned_paths).await?;
@@ -335,9 +336,11 @@ impl Reopened {
     }
 }
 
-/// Waits for what is left of boxes whose coordinator was killed: until their last process is gone, it may write.
-pub(super) fn await_boxes(site: &Site, run: &RunId, tell: impl Fn(&str)) -> Result<(), Error> {
-    let root = site.workplaces.private_root();
+/// Waits for what is left of boxes whose coordinator was killed: until their last process is gone, it may write. They are
+/// where the run had them, wherever worktrees would be made now.
+pub(super) fn await_boxes(site: &Site, run: &RunId, worktrees: &Path, tell: impl Fn(&str)) -> Result<(), Error> {
+    let places = Workplaces::new(worktrees, &RepoKey::of_common_dir(site.repository.common_dir()));
+    let root = places.private_root();
     let entries = match std::fs::read_dir(&root) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -348,7 +351,7 @@ pub(super) fn await_boxes(site: &Site, run: &RunId, tell: impl Fn(&str)) -> Resu
         if of != *run {
             continue;
         }
-        let place = site.workplaces.place(run, &occupant);
+        let place = places.place(run, &occupant);
         let worktree = place.worktree().display();
         let notice = || tell(&format!("waiting until nothing is left of the last box in `{worktree}`"));
         lock::await_boxes(&place, Patience::default(), notice)?;

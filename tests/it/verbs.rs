@@ -504,16 +504,19 @@ fn init_makes_a_repository_where_asked() {
     assert!(!folder.join(".git").exists(), "nothing is made where the plan cannot be written");
     std::fs::remove_file(folder.join("there.toml")).unwrap();
     // Every agent could read what is committed.
-    for secret in [".env", "deep/.ENV.local", "deep/server.key"] {
+    for secret in [".env", "deep/.ENV.local", "deep/server.key", ".ssh/config", ".env.example"] {
         std::fs::create_dir_all(folder.join(secret).parent().unwrap()).unwrap();
         std::fs::write(folder.join(secret), "secret").unwrap();
     }
     let made = init(&["--git", "--commit", "--json"]).expect(0);
     assert!(made.stderr.is_empty(), "{made:?}");
     let made = made.json();
-    assert_eq!(made["data"]["leftOut"], serde_json::json!([".env", "deep/.ENV.local", "deep/server.key"]));
+    assert_eq!(
+        made["data"]["leftOut"],
+        serde_json::json!([".env", ".ssh/config", "deep/.ENV.local", "deep/server.key"])
+    );
     assert_eq!(made["data"]["commit"], world.git(&["-C", &at, "rev-parse", "HEAD"]));
-    assert_eq!(world.git(&["-C", &at, "ls-files"]), "a\nfirst.toml\nplan.toml\nsecond.toml");
+    assert_eq!(world.git(&["-C", &at, "ls-files"]), ".env.example\na\nfirst.toml\nplan.toml\nsecond.toml");
     // A folder of the repository, and the home directory.
     world.write("inner/x", "");
     for (folder, words) in [(world.repo.join("inner"), "already"), (world.home(), "home directory")] {

@@ -118,6 +118,16 @@ impl Host {
         }
         Ok(Self::Name(name.to_ascii_lowercase()))
     }
+
+    /// Refuses the unspecified address in what a user lists: a loopback address that is denied would be reached by it.
+    pub(super) fn require_specified(&self) -> Result<(), EndpointError> {
+        match self {
+            Self::Address(address) if address.is_unspecified() => {
+                Err(EndpointError::Unspecified { host: self.clone() })
+            }
+            Self::Address(_) | Self::Name(_) => Ok(()),
+        }
+    }
 }
 
 fn is_name(name: &str) -> bool {
@@ -228,13 +238,11 @@ impl FromStr for Endpoint {
                 Err(error) => return Err(error),
             },
             None if host.contains('*') => return Err(EndpointError::Star),
-            None => match Host::parse(host)? {
-                // A denied 127.0.0.1 would be reached by it.
-                Host::Address(address) if address.is_unspecified() => {
-                    return Err(EndpointError::Unspecified { host: Host::Address(address) });
-                }
-                host => Pattern::Exact(host),
-            },
+            None => {
+                let host = Host::parse(host)?;
+                host.require_specified()?;
+                Pattern::Exact(host)
+            }
         };
         Ok(Self { host, port })
     }

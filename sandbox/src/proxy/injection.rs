@@ -88,7 +88,9 @@ impl FromStr for Upstream {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        Target::parse(text, Some(HTTPS)).map(Self)
+        let target = Target::parse(text, Some(HTTPS))?;
+        target.host.require_specified()?;
+        Ok(Self(target))
     }
 }
 
@@ -158,7 +160,9 @@ impl Injection {
 
     /// Takes out what could authenticate a request or speak for others, and puts in the secret.
     pub(super) fn apply(&self, headers: &mut HeaderMap) {
-        let named: Vec<HeaderName> = headers.keys().filter(|name| is_taken_out(name.as_str())).cloned().collect();
+        let own = bare(self.header.as_str());
+        let is_another = |name: &&HeaderName| is_taken_out(name.as_str()) || bare(name.as_str()) == own;
+        let named: Vec<HeaderName> = headers.keys().filter(is_another).cloned().collect();
         for name in named {
             headers.remove(name);
         }
@@ -166,13 +170,15 @@ impl Injection {
     }
 }
 
+/// A name without what many servers do not tell apart.
+fn bare(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
 fn is_taken_out(name: &str) -> bool {
-    // Many servers read one for the other.
-    let bare: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    AUTHENTICATING.iter().any(|part| bare.contains(part))
-        || SPEAKING_FOR_OTHERS
-            .iter()
-            .any(|part| bare == *part || bare.strip_prefix('x').is_some_and(|rest| rest.starts_with(part)))
+    let bare = bare(name);
+    let speaks = |part: &str| bare == part || bare.strip_prefix('x').is_some_and(|rest| rest.starts_with(part));
+    AUTHENTICATING.iter().any(|part| bare.contains(part)) || SPEAKING_FOR_OTHERS.iter().any(|part| speaks(part))
 }
 
 /// All injections of one proxy, with what their hosts are to prove themselves by.
@@ -286,6 +292,7 @@ mod tests {
             "x-http-method-override",
             "x-method-override",
             "x-own",
+            "x_own",
             "accept",
             "viable",
         ] {
