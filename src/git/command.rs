@@ -321,6 +321,11 @@ impl Output {
         self.status.code()
     }
 
+    /// The entries of its standard output, where each is ended by a zero byte (`-z`). Empty ones are passed over.
+    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+        self.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty())
+    }
+
     /// Its standard output as text.
     pub fn text(&self) -> Result<&str, Error> {
         std::str::from_utf8(&self.stdout).map_err(|_| Error::unparsable(&self.what, "not valid UTF-8"))

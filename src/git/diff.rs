@@ -102,7 +102,7 @@ impl Repository {
             let lines = if added == b"-" { None } else { Some((number(added)?, number(removed)?)) };
             Some(LineCount { path: RepoPath::new(path), lines })
         };
-        let records = output.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+        let records = output.records();
         records.map(|bytes| record(bytes).ok_or_else(odd)).collect()
     }
 

@@ -147,7 +147,7 @@ pub(super) fn merge_drivers(repository: &Repository) -> Result<Vec<OsString>, Er
         .run()?;
     match output.code() {
         Some(0) => {
-            let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+            let names = output.records();
             Ok(names.map(|name| OsString::from_vec(name.to_vec())).collect())
         }
         Some(1) => Ok(Vec::new()),

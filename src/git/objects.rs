@@ -307,7 +307,7 @@ fn parse_tree(output: &Output) -> Result<Vec<(RepoPath, Entry)>, Error> {
         let id = fields.nth(1)?.parse().ok()?;
         Some((RepoPath::new(&record[tab + 1..]), Entry { mode, id }))
     };
-    let records = output.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+    let records = output.records();
     records.map(|bytes| record(bytes).ok_or_else(odd)).collect()
 }
 

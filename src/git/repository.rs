@@ -38,11 +38,6 @@ const SECRETS: [&str; 17] = [
 /// Endings of those among them that only show what such a file looks like.
 const EXAMPLES: [&str; 4] = ["example", "sample", "template", "dist"];
 
-/// The paths of a list that git wrote, each ended by a zero byte.
-fn paths(list: &[u8]) -> impl Iterator<Item = &[u8]> {
-    list.split(|byte| *byte == 0).filter(|path| !path.is_empty())
-}
-
 /// A repository as it was found from some folder, with the facts that do not change while we run.
 ///
 /// Cheap to clone, and usable from many threads. Nothing here is a lock: where a call needs the repository's lock, its
@@ -159,13 +154,13 @@ impl Repository {
             .args(["--others", "--exclude-standard", "-z", "--"])
             .args(examples)
             .success()?;
-        let listed: Vec<&OsStr> = paths(&listed.stdout).map(OsStr::from_bytes).collect();
+        let listed: Vec<&OsStr> = listed.records().map(OsStr::from_bytes).collect();
         if !listed.is_empty() {
             drop(within("add").arg("--").args(listed).success()?);
         }
         drop(within("commit").args(["-q", "--no-verify", "--allow-empty", "-m", message]).success()?);
         let left_out = within("ls-files").args(["--others", "--exclude-standard", "-z"]).success()?;
-        let left_out = paths(&left_out.stdout).map(RepoPath::new).collect();
+        let left_out = left_out.records().map(RepoPath::new).collect();
         Ok((self.load_head()?.require_commit()?.clone(), left_out))
     }
 

@@ -65,7 +65,7 @@ impl Checkout {
     pub(super) fn load_index(&self) -> Result<(BTreeMap<RepoPath, IndexEntry>, BTreeSet<RepoPath>), Error> {
         let output = self.command(Access::Read, "ls-files").args(["--stage", "-v", "-z"]).success()?;
         let (mut index, mut skipped) = (BTreeMap::new(), BTreeSet::new());
-        for record in output.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty()) {
+        for record in output.records() {
             let odd = || Error::unparsable(output.what(), "a record is not `tag mode id stage<tab>path`");
             let tab = record.iter().position(|byte| *byte == b'\t').ok_or_else(odd)?;
             let head = std::str::from_utf8(&record[..tab]).map_err(|_| odd())?;
@@ -90,7 +90,7 @@ impl Checkout {
             .timeout(SCAN_TIMEOUT)
             .args(["--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty"])
             .success()?;
-        let records = output.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+        let records = output.records();
         let odd = || Error::unparsable(output.what(), "a record has not two letters and a space");
         let read = |record: &[u8]| match record {
             [_, letter, b' ', path @ ..] => Ok((RepoPath::new(path), *letter)),
@@ -157,7 +157,7 @@ impl Checkout {
             .run()?;
         match output.code() {
             Some(0 | 1) => {
-                let named = output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+                let named = output.records();
                 Ok(named.map(|path| RepoPath::new(path.strip_prefix(b"./").unwrap_or(path))).collect())
             }
             Some(_) | None => Err(output.failure()),

@@ -129,7 +129,7 @@ impl Repository {
             Some(1) => return Ok(Vec::new()),
             Some(_) | None => return Err(asked.failure()),
         }
-        let paths = asked.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty() && !path.ends_with(b"/"));
+        let paths = asked.records().filter(|path| !path.ends_with(b"/"));
         Ok(paths.map(RepoPath::new).collect())
     }
 

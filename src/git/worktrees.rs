@@ -343,7 +343,7 @@ fn linked_git_dirs(common_dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Error> 
 fn parse_list(output: &Output) -> Result<Vec<Worktree>, Error> {
     let odd = |detail: &str| Error::unparsable(output.what(), detail);
     let mut worktrees: Vec<Worktree> = Vec::new();
-    for field in output.stdout.split(|byte| *byte == 0).filter(|field| !field.is_empty()) {
+    for field in output.records() {
         let space = field.iter().position(|byte| *byte == b' ');
         let (key, value) = space.map_or((field, &b""[..]), |space| (&field[..space], &field[space + 1..]));
         let text = || String::from_utf8_lossy(value).into_owned();

@@ -399,6 +399,25 @@ pub struct AttemptFinished {
     pub hints: Vec<Hint>,
 }
 
+impl AttemptFinished {
+    /// The end of an attempt of which nothing else is known than how it ended and why.
+    pub fn without_work(outcome: AttemptOutcome, reason: impl Into<String>) -> Self {
+        Self {
+            outcome,
+            reason: reason.into(),
+            end: None,
+            limit: None,
+            leftover_processes: 0,
+            duration_ms: 0,
+            snapshot: None,
+            tree: None,
+            changed_since_fork: 0,
+            outside_since_fork: Vec::new(),
+            hints: Vec::new(),
+        }
+    }
+}
+
 /// Something worth knowing of an attempt, in a line for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -405,19 +405,7 @@ impl Crew {
             Some(known) => tokio::task::block_in_place(|| self.next_attempt(known))?,
             None => 1,
         };
-        let finished = AttemptFinished {
-            outcome,
-            reason: reason.to_owned(),
-            end: None,
-            limit: None,
-            leftover_processes: 0,
-            duration_ms: 0,
-            snapshot: None,
-            tree: None,
-            changed_since_fork: 0,
-            outside_since_fork: Vec::new(),
-            hints: Vec::new(),
-        };
+        let finished = AttemptFinished::without_work(outcome, reason);
         self.record(Subject::attempt(name, number), EventKind::AttemptFinished(finished))
     }
 }

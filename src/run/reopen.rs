@@ -21,7 +21,7 @@ use super::stage::stage;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
 use crate::git::{Place, RefEdit, Swap};
-use crate::model::event::{EventKind, Stage, StageEnter, StageExit, Subject};
+use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, RunId};
@@ -374,23 +374,14 @@ pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir, tell: impl
     Ok(())
 }
 
-fn interrupted(
-    attempt: &crate::model::run::AttemptState,
-    hints: Vec<crate::model::event::Hint>,
-) -> crate::model::event::AttemptFinished {
+fn interrupted(attempt: &crate::model::run::AttemptState, hints: Vec<crate::model::event::Hint>) -> AttemptFinished {
     let last = attempt.turns.last().map(|(_, turn)| turn);
-    crate::model::event::AttemptFinished {
-        outcome: AttemptOutcome::Interrupted,
-        reason: "the coordinator ended before it did".to_owned(),
-        end: None,
-        limit: None,
-        leftover_processes: 0,
-        duration_ms: 0,
+    AttemptFinished {
         snapshot: last.map(|turn| turn.snapshot.clone()),
         tree: last.map(|turn| turn.tree.clone()),
-        changed_since_fork: 0,
         outside_since_fork: attempt.outside.clone(),
         hints,
+        ..AttemptFinished::without_work(AttemptOutcome::Interrupted, "the coordinator ended before it did")
     }
 }
 
