@@ -165,6 +165,8 @@ async fn what_is_left_for_a_capture_has_a_name_or_is_taken_in() {
             bench.check_replay();
         }
         assert!(bench.worktree().join("work").is_file(), "{name}: the worktree is kept");
+        // Else an ordinary user's run could not remove it, and would leave the world behind.
+        bench.world.command("chmod").args(["-R", "u+rwX"]).arg(bench.worktree()).output().unwrap();
     }
 }
 
