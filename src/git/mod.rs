@@ -45,9 +45,9 @@ pub mod status;
 pub mod worktrees;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use checkout::{Before, Checkout, FastForward, Forward, ReadBack, Standing};
 pub use command::{Access, Command, Input, Output};

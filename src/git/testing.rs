@@ -135,7 +135,7 @@ pub(super) fn script(path: &Path, body: &str) {
 
 /// What stands at a path of a commit to be made.
 #[derive(Debug, Clone)]
-pub(super) struct File(pub(super) &'static str, pub(super) &'static str, pub(super) Vec<u8>);
+pub(crate) struct File(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Vec<u8>);
 
 /// A regular file.
 pub(super) fn file(path: &'static str, content: impl AsRef<[u8]>) -> File {
