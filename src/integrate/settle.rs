@@ -4,7 +4,7 @@
 //! says that files may be half done: then they are put back, path by path, and only where what stands there is exactly
 //! the new content. Anything else is the user's, and is named.
 
-use crate::git::{Checkout, OperationKind, Repository, Standing, load_operations};
+use crate::git::{Before, Checkout, OperationKind, Repository, Standing, load_operations};
 use crate::model::CommitId;
 use crate::model::event::{Effect, EventKind, Subject};
 use crate::model::gate::GateBlock;
@@ -83,19 +83,26 @@ fn put_back(repository: &Repository, claim: &Effect) -> Result<Option<Vec<GateBl
     let checkout = Checkout::open(repository.git(), path)?;
     let incoming = load_incoming(repository, &claim.before, &claim.after)?;
     let standing = checkout.load_standing(&incoming)?;
-    if standing.iter().all(|(_, at)| *at == Standing::AtOld) {
-        return Ok(None);
+    // Our git is dead: it held the repository's lock, which is ours now. Its own lock goes, but nobody else's.
+    let is_free = checkout.clear_left_lock(&standing)?;
+    if !is_free {
+        if standing.iter().all(|(_, at)| *at == Standing::AtOld) {
+            return Ok(None);
+        }
+        let operations = load_operations(checkout.repository().git_dir())?;
+        let locks = operations.iter().filter(|operation| operation.kind == OperationKind::IndexLocked);
+        return Ok(Some(locks.map(|operation| gates::operation(path, operation)).collect()));
     }
-    // A git that is still at work, or died at it: nothing is done behind its back.
-    let operations = load_operations(checkout.repository().git_dir())?;
-    let locks: Vec<GateBlock> = operations
-        .iter()
-        .filter(|operation| operation.kind == OperationKind::IndexLocked)
-        .map(|operation| gates::operation(path, operation))
-        .collect();
-    if !locks.is_empty() {
-        return Ok(Some(locks));
-    }
-    let foreign = checkout.put_back(&claim.before, &incoming)?;
+    let before = match kept(repository, claim)? {
+        Some(kept) => checkout.load_before(&claim.before, &incoming, &kept)?,
+        None => Before::default(),
+    };
+    let foreign = checkout.put_back(&claim.before, &incoming, &before)?;
     Ok((!foreign.is_empty()).then(|| vec![gates::half_landed(path, foreign, claim.rescue.as_ref())]))
+}
+
+/// The checkout as it was before the landing, where that was kept.
+fn kept(repository: &Repository, claim: &Effect) -> Result<Option<CommitId>, Error> {
+    let Some(rescue) = &claim.rescue else { return Ok(None) };
+    Ok(repository.load_ref(rescue)?.map(CommitId::from))
 }
