@@ -32,7 +32,7 @@ use crate::model::plan::{AgentTask, Argv};
 use crate::model::{AgentName, AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::lock::hold_workplace;
-use crate::store::{Record, RunDir};
+use crate::store::{Record, RunDir, failpoint};
 use crate::workspace::{Workspace, box_variables, seen, working_box};
 
 /// What drives an agent that is a command.
@@ -241,6 +241,7 @@ impl<'a> Attempt<'a> {
         let held = tokio::task::block_in_place(|| hold_workplace(&workspace.place))?;
         match Sandbox::start_holding(enforcement, &capturer.environment.launcher(), held).await {
             Ok(boxed) => {
+                failpoint::after("box", "agent");
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
                 let open = |setup| Gateway::open(&boxed, setup, run.network(&task.name), u64::from(*attempt));
                 let gateway = proxy.map(open).transpose().map_err(Error::Pipe)?.flatten();
@@ -535,7 +536,10 @@ impl<'a> Attempt<'a> {
             command = command.env(name, value);
         }
         match boxed.spawn(command).await {
-            Ok(child) => Ok(Ok(Supervisor::new(child, output))),
+            Ok(child) => {
+                failpoint::after("command", "agent");
+                Ok(Ok(Supervisor::new(child, output)))
+            }
             Err(SpawnError::Box(error)) => Err(Error::Box(error)),
             Err(error) => Ok(Err(Stop::new(AttemptOutcome::CouldNotStart, with_causes(&error)))),
         }

@@ -26,6 +26,7 @@ use super::inside::{self, Report, Request};
 use crate::git::{Input, PackLimits, Received, RefEdit, Repository, Swap};
 use crate::model::plan::PinnedPaths;
 use crate::model::{AgentName, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId};
+use crate::store::failpoint;
 use crate::store::lock::hold_workplace;
 use crate::workspace::{HostEnvironment, Surroundings, Workspace, capture_box, seen, without_mounts};
 
@@ -186,10 +187,12 @@ impl Capturer {
             Ok::<_, Error>(hold_workplace(&workspace.place)?)
         })?;
         let boxed = Sandbox::start_holding(&enforcement, &self.environment.launcher(), held).await?;
+        failpoint::after("box", "capture");
         let within = self.timeout + Duration::from_secs(5);
         let result = tokio::time::timeout(within, self.report_from(&boxed, &enforcement, workspace, request)).await;
         // Whatever filters left behind dies with the box.
         let closed = boxed.shutdown().await;
+        failpoint::after("capture", "");
         match (result, closed) {
             (Ok(report), Ok(())) => report,
             (Ok(_), Err(error)) => Err(failed(workspace, error)),

@@ -13,6 +13,7 @@ mod agents;
 pub mod clean;
 pub mod coordinator;
 pub mod decide;
+mod derived;
 mod error;
 mod finish;
 mod forecaster;

@@ -35,7 +35,7 @@ use crate::model::plan::VerifySettings;
 use crate::model::receipt::{Receipt, ReceiptKey, VerificationResult};
 use crate::model::{Verdict, VerifyStatus};
 use crate::store::lock::hold_workplace;
-use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, receipts};
+use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, failpoint, receipts};
 use crate::workspace::{self, Commission, Workspace, working_box};
 
 /// Longer than anything takes: a verifier may be silent for as long as it may run.
@@ -102,6 +102,7 @@ pub async fn judge(verification: Verification<'_>) -> Result<Judged, Error> {
         return judge.tell(receipt, true);
     }
     let receipt = judge.run_anew().await?;
+    failpoint::after("verdict", "");
     receipts::store(verification.state, &receipt)?;
     judge.tell(receipt, false)
 }
@@ -242,6 +243,7 @@ impl<'a> Judge<'a> {
             Ok(boxed) => boxed,
             Err(error) => return Ok(Trial::not_started(with_causes(&error))),
         };
+        failpoint::after("box", "verifier");
         let open = |setup| Gateway::open(&boxed, setup, self.of.run.verify_network(), self.of.number);
         let gateway = proxy.map(open).transpose().map_err(crate::agent::Error::Pipe)?.flatten();
         let mut trial = self.run_command(&boxed, enforcement, workspace, log).await;
@@ -279,6 +281,7 @@ impl<'a> Judge<'a> {
             Err(SpawnError::Box(error)) => return Err(Error::Box(error)),
             Err(error) => return Ok(Trial::not_started(with_causes(&error))),
         };
+        failpoint::after("command", "verifier");
         let mut bounds = self.bounds(begun);
         let mut transcript = Transcript::default();
         let mut supervisor = Supervisor::new(child, output);
