@@ -32,6 +32,7 @@ mod man;
 mod output;
 mod plan;
 pub mod printer;
+mod refusal;
 mod rehearsal;
 mod rooms;
 mod run;

@@ -10,6 +10,7 @@ mod crash;
 mod decide;
 mod degraded;
 mod denials;
+mod disk;
 mod docs;
 mod doctor;
 mod flow;
