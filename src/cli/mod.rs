@@ -18,6 +18,7 @@ mod board;
 mod canary;
 mod clean;
 mod completions;
+mod damage;
 mod doctor;
 pub mod error;
 mod exec;
@@ -32,7 +33,6 @@ mod man;
 mod output;
 mod plan;
 pub mod printer;
-mod refusal;
 mod rehearsal;
 mod rooms;
 mod run;
@@ -51,6 +51,7 @@ use std::panic::AssertUnwindSafe;
 
 use clap::Parser;
 
+use args::DoctorArgs;
 pub use args::{Cli, Verb};
 pub use error::{Details, Error, ErrorKind};
 pub use exit::Exit;
@@ -120,7 +121,8 @@ fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Ex
         Verb::Runs => runs::runs(settings, printer),
         Verb::Clean(args) => clean::clean(&args, settings, printer),
         Verb::Plan(args::PlanArgs { verb: args::PlanVerb::Check(args) }) => plan::check(&args, settings, printer),
-        Verb::Doctor => doctor::doctor(settings, printer),
+        Verb::Doctor(DoctorArgs { run: Some(run), repair }) => damage::damage(&run, repair, settings, printer),
+        Verb::Doctor(DoctorArgs { run: None, .. }) => doctor::doctor(settings, printer),
         Verb::Init(args) => init::init(&args, settings, printer),
         Verb::Turn(args) => turn::turn(&args, settings, printer),
         Verb::Completions(args) => completions::completions(&args, settings, printer),

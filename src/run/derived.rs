@@ -4,9 +4,13 @@
 //! of a run's length: they are owed, and what is owed is written at the run's first event, at its end, and else a moment
 //! later with all that has come meanwhile. A card is written when it is opened and when it is closed.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::model::RunId;
+use crate::model::card::Card;
 use crate::model::change::{GitChangeSet, GitProgressState};
 use crate::model::event::{Event, EventKind};
 use crate::model::run::RunState;
@@ -20,6 +24,14 @@ struct StatusFile<'a> {
     run_id: &'a RunId,
     counts: std::collections::BTreeMap<&'static str, usize>,
     state: &'a RunState,
+}
+
+/// One of the derived files.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum DerivedFile<'s> {
+    Status,
+    Progress,
+    Card(&'s Card),
 }
 
 /// The derived files of a run, and which of them lag behind the journal.
@@ -56,7 +68,7 @@ impl Derived {
             _ => None,
         };
         if let Some(card) = card.and_then(|id| state.cards.iter().find(|card| card.id == *id)) {
-            told(cards::write(&self.run, card));
+            told(self.write(DerivedFile::Card(card), state));
         }
     }
 
@@ -68,27 +80,44 @@ impl Derived {
     /// Writes what lags behind.
     pub(super) fn write_owed(&mut self, state: &RunState) {
         if std::mem::take(&mut self.status_is_owed) {
-            told(self.write_status(state));
+            told(self.write(DerivedFile::Status, state));
         }
         if std::mem::take(&mut self.progress_is_owed) {
-            told(self.write_progress());
+            told(self.write(DerivedFile::Progress, state));
         }
     }
 
-    /// Writes every derived file anew.
-    pub(super) fn write_all(&self, state: &RunState) -> Result<(), Error> {
-        self.write_status(state)?;
-        self.write_progress()?;
-        state.cards.iter().try_for_each(|card| cards::write(&self.run, card))
+    /// Every derived file.
+    pub(super) fn files<'s>(&self, state: &'s RunState) -> Vec<DerivedFile<'s>> {
+        let progress = self.progress.is_some().then_some(DerivedFile::Progress);
+        let cards = state.cards.iter().map(DerivedFile::Card);
+        std::iter::once(DerivedFile::Status).chain(progress).chain(cards).collect()
     }
 
-    fn write_status(&self, state: &RunState) -> Result<(), Error> {
-        let file = StatusFile { v: 1, run_id: self.run.id(), counts: state.counts(), state };
-        status::write(&self.run, &file)
+    /// Where a file lies, and what belongs in it.
+    pub(super) fn expected(&self, file: DerivedFile<'_>, state: &RunState) -> Result<(PathBuf, Value), Error> {
+        let (path, value) = match file {
+            DerivedFile::Status => (self.run.status(), serde_json::to_value(self.status_file(state))),
+            DerivedFile::Progress => (self.run.git_progress(), serde_json::to_value(&self.progress)),
+            DerivedFile::Card(card) => (self.run.card(&card.id), serde_json::to_value(card)),
+        };
+        let value = value.map_err(|source| Error::Encode { path: path.clone(), source })?;
+        Ok((path, value))
     }
 
-    fn write_progress(&self) -> Result<(), Error> {
-        self.progress.as_ref().map_or(Ok(()), |progress| status::write_git_progress(&self.run, progress))
+    /// Writes a file anew.
+    pub(super) fn write(&self, file: DerivedFile<'_>, state: &RunState) -> Result<(), Error> {
+        match file {
+            DerivedFile::Status => status::write(&self.run, &self.status_file(state)),
+            DerivedFile::Progress => {
+                self.progress.as_ref().map_or(Ok(()), |progress| status::write_git_progress(&self.run, progress))
+            }
+            DerivedFile::Card(card) => cards::write(&self.run, card),
+        }
+    }
+
+    fn status_file<'a>(&'a self, state: &'a RunState) -> StatusFile<'a> {
+        StatusFile { v: 1, run_id: self.run.id(), counts: state.counts(), state }
     }
 }
 

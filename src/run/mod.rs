@@ -15,6 +15,7 @@ pub mod coordinator;
 pub mod decide;
 mod derived;
 mod error;
+pub mod examine;
 mod finish;
 mod forecaster;
 pub mod gate;

@@ -33,6 +33,7 @@ use crate::git::{Head, Place};
 use crate::model::event::{EventKind, Subject, VerifierFresh, VerifyFinished};
 use crate::model::plan::VerifySettings;
 use crate::model::receipt::{Receipt, ReceiptKey, VerificationResult};
+use crate::model::refusal::Refusal;
 use crate::model::{Verdict, VerifyStatus};
 use crate::store::lock::hold_workplace;
 use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, failpoint, receipts};
@@ -241,6 +242,9 @@ impl<'a> Judge<'a> {
         let held = tokio::task::block_in_place(|| hold_workplace(&workspace.place))?;
         let boxed = match Sandbox::start_holding(enforcement, &launcher, held).await {
             Ok(boxed) => boxed,
+            Err(error) if Refusal::behind(&error).is_some_and(Refusal::is_lack) => {
+                return Err(Error::Watch(crate::change::Error::Start(error).into()));
+            }
             Err(error) => return Ok(Trial::not_started(with_causes(&error))),
         };
         failpoint::after("box", "verifier");

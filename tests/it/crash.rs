@@ -87,7 +87,7 @@ fn status(world: &World) -> Value {
 /// What a run comes to: the trees that its branches and the target have, its cards, and how each agent stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    trees: BTreeMap<String, String>,
+    pub(crate) trees: BTreeMap<String, String>,
     cards: Vec<String>,
     agents: Vec<String>,
 }

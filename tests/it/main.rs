@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod capture;
 mod crash;
+mod damage;
 mod decide;
 mod degraded;
 mod denials;

@@ -3,26 +3,53 @@
 //! Looked for in the causes of whatever went wrong, so that it is said wherever it happens.
 
 use std::error::Error as StdError;
-use std::io;
 
 use rustix::io::Errno;
 
 /// A refusal whose cause a person can take away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refusal {
+pub enum Refusal {
+    /// The disk is full.
     NoSpace,
+    /// The user's quota is used up.
     Quota,
+    /// Too many files are open.
     OpenFiles,
+    /// It is not the user's to write.
     NotAllowed,
+    /// The file system is read-only.
     ReadOnly,
+    /// A file would be larger than is allowed.
     FileTooLarge,
+    /// The disk does not work.
     BadDisk,
+    /// Too many processes.
     Processes,
+    /// Too little memory.
     Memory,
 }
 
 impl Refusal {
-    fn hint(self) -> &'static str {
+    /// What the operating system refused, somewhere in the causes of an error.
+    pub fn behind(error: &(dyn StdError + 'static)) -> Option<Self> {
+        causes(error).find_map(|cause| Errno::from_io_error(cause.downcast_ref()?).and_then(of_errno))
+    }
+
+    /// The same, also where another program has said so. Its words may hold names that an agent chose: for hints alone.
+    pub fn told_by(error: &(dyn StdError + 'static)) -> Option<Self> {
+        Self::behind(error).or_else(|| causes(error).find_map(|cause| of_words(&cause.to_string())))
+    }
+
+    /// Whether the machine has run out of something, so that whatever was tried may go well another time.
+    pub fn is_lack(self) -> bool {
+        match self {
+            Self::NoSpace | Self::Quota | Self::OpenFiles | Self::Processes | Self::Memory => true,
+            Self::NotAllowed | Self::ReadOnly | Self::FileTooLarge | Self::BadDisk => false,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(self) -> &'static str {
         match self {
             Self::NoSpace => {
                 "the disk is full: make room (`df` tells where; `sandbox clean` removes worktrees that are done with), then \
@@ -80,26 +107,23 @@ fn of_words(words: &str) -> Option<Refusal> {
     table.into_iter().find(|(said, _)| words.contains(said)).map(|(_, refusal)| refusal)
 }
 
-/// What to do about it, where something in the causes of this error is a refusal of the operating system.
-pub(super) fn hint_of(error: &(dyn StdError + 'static)) -> Option<&'static str> {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        let found = match cause.downcast_ref::<io::Error>() {
-            Some(io) => Errno::from_io_error(io).and_then(of_errno),
-            None => of_words(&cause.to_string()),
-        };
-        if let Some(refusal) = found {
-            return Some(refusal.hint());
-        }
-        next = cause.source();
-    }
-    None
+fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |cause: &&'e (dyn StdError + 'static)| (*cause).source())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
-    use crate::store;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot write `/x`")]
+    struct Room(#[source] io::Error);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("git failed: fatal: write error: No space left on device")]
+    struct Words;
 
     #[test]
     fn each_refusal_is_known_by_its_number_and_by_its_words() {
@@ -118,14 +142,13 @@ mod tests {
         ];
         for (errno, refusal) in table {
             assert_eq!(of_errno(errno), Some(refusal));
-            let error = store::Error::Io { op: "write", path: "/x".into(), source: errno.into() };
-            assert_eq!(hint_of(&error), Some(refusal.hint()));
+            let error = Room(errno.into());
+            assert_eq!((Refusal::behind(&error), Refusal::told_by(&error)), (Some(refusal), Some(refusal)));
             let words = io::Error::from(errno).to_string();
             assert!(of_words(&words).is_none_or(|found| found == refusal), "{words}");
         }
         assert_eq!(of_errno(Errno::NOENT), None);
-        let told = store::Error::damaged("/x".as_ref(), "fatal: write error: No space left on device", "");
-        assert_eq!(hint_of(&told), Some(Refusal::NoSpace.hint()));
-        assert_eq!(hint_of(&io::Error::other("odd")), None);
+        assert_eq!((Refusal::behind(&Words), Refusal::told_by(&Words)), (None, Some(Refusal::NoSpace)));
+        assert_eq!(Refusal::told_by(&io::Error::other("odd")), None);
     }
 }
