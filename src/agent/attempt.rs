@@ -671,7 +671,7 @@ fn lost(error: &BoxError) -> String {
 /// What a failed capture says of its attempt, where it is the agent's or the worktree's doing.
 fn stop_of_capture<T>(error: change::Error) -> Going<T> {
     let is_of_the_machine = match &error {
-        change::Error::Capture { worktree, .. } => space::is_full(worktree),
+        change::Error::Capture { worktree, .. } if space::is_full(worktree) => true,
         _ => Refusal::behind(&error).is_some_and(Refusal::is_lack),
     };
     // No fault of the agent's: its work stays in its worktree, and is captured when the run goes on.

@@ -195,12 +195,13 @@ fn what_may_not_be_written_is_named_and_nothing_is_half_made() {
             ("chmod -w .git/sandbox", "chmod +w .git/sandbox", "owner"),
             ("chmod -w .git/refs/heads", "chmod +w .git/refs/heads", ""),
             ("chmod -w .git/objects", "chmod +w .git/objects", ""),
-            ("chmod -w $HOME/../state", "chmod +w $HOME/../state", "owner"),
+            ("chmod -w $HOME/../state", "chmod +w $HOME/../state", "SANDBOX_WORKTREES"),
         ]
     };
     for (take, give, hint) in cases {
         let world = World::new();
         fs::create_dir_all(world.store().join("runs")).unwrap();
+        fs::write(world.store().join("FORMAT"), "1\n").unwrap();
         let file = plan(&world, QUICK);
         let before = world.picture();
         let script =
