@@ -61,6 +61,7 @@ impl Reopened {
         let (recorder, settings, head) = tokio::task::block_in_place(|| {
             site.require_writable()?;
             let lock = RunLock::try_acquire(&run)?;
+            site.sweep_scratch();
             let settings = load_settings(&run)?;
             let (writer, opened) = JournalWriter::open(&run, lock, site.clock.clone())?;
             if let Some(repair) = &opened.repair {

@@ -15,7 +15,7 @@ use crate::model::event::Identity;
 use crate::model::plan::{PinnedPaths, Plan};
 use crate::store::journal::{Clock, system_clock};
 use crate::store::layout::{RootSources, worktrees_root};
-use crate::store::{RepoKey, StateDir, Workplaces, atomic, env, format};
+use crate::store::{RepoKey, StateDir, Workplaces, atomic, env, format, scratch};
 use crate::workspace::{HostEnvironment, Surroundings, require_fit};
 
 /// The most bytes one capture may bring into the repository.
@@ -73,6 +73,17 @@ impl Site {
     /// Refuses to write where a newer version of the program has written.
     pub fn require_writable(&self) -> Result<(), Error> {
         Ok(format::require_writable(&self.state)?)
+    }
+
+    /// Removes what processes that were killed left in folders that are needed for a moment. Never a reason to stop.
+    pub fn sweep_scratch(&self) {
+        for folder in [self.state.scratch(), self.state.incoming()] {
+            match scratch::sweep(&folder) {
+                Ok(0) => {}
+                Ok(swept) => tracing::debug!(swept, folder = %folder.display(), "scratch folders of dead processes removed"),
+                Err(error) => tracing::warn!(folder = %folder.display(), %error, "scratch folders stay for now"),
+            }
+        }
     }
 
     /// Refuses where no worktree could be made: there is no other place where an agent may run.

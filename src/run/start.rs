@@ -65,6 +65,7 @@ pub(super) fn start(
 ) -> Result<Recorder, Error> {
     site.require_writable()?;
     site.require_room()?;
+    site.sweep_scratch();
     let land = options.land;
     let (run, lock) = {
         let waiting =

@@ -62,7 +62,11 @@ impl Trash {
 
     /// For the folder that a worktree lies in.
     pub fn of_workplace(place: &Workplace) -> Self {
-        let root = place.worktree().parent().unwrap_or(Path::new("/"));
+        Self::of_folder(place.worktree().parent().unwrap_or(Path::new("/")))
+    }
+
+    /// For a folder that holds nothing but what is the program's.
+    pub(super) fn of_folder(root: &Path) -> Self {
         Self { root: root.to_owned(), trash: root.join(".trash") }
     }
 
