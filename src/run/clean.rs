@@ -17,7 +17,8 @@ use super::error::Error;
 use super::isolation;
 use super::keep::{Keeper, Kept};
 use super::recorder::{Quiet, Recorder};
-use super::reopen::{await_boxes, mend_links};
+use super::places::mend_links;
+use super::reopen::await_boxes;
 use super::site::Site;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
@@ -145,7 +146,7 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
     let state = recorder.state();
     tokio::task::block_in_place(|| {
         let tell = |text: &str| tracing::warn!("{text}");
-        await_boxes(site, run.id(), &settings.worktrees_root, tell)?;
+        await_boxes(site, run.id(), tell)?;
         mend_links(site, &state, recorder.run(), tell)
     })?;
     isolation::allow(&mut settings.plan, allowed);

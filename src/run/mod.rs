@@ -19,6 +19,7 @@ mod forecaster;
 pub mod gate;
 mod isolation;
 mod keep;
+mod places;
 mod recorder;
 pub mod reopen;
 pub mod resume;

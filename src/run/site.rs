@@ -39,6 +39,8 @@ pub struct Site {
     pub workplaces: Workplaces,
     /// Where all worktrees lie.
     pub worktrees_root: PathBuf,
+    /// Where all worktrees would be made now, in the site of a run whose own lie elsewhere.
+    pub present_root: Option<PathBuf>,
     /// The user's environment.
     pub environment: HostEnvironment,
     /// The clock.
@@ -64,6 +66,7 @@ impl Site {
             state: StateDir::in_common_dir(repository.common_dir()),
             workplaces: Workplaces::new(&root, &key),
             worktrees_root: root,
+            present_root: None,
             repository,
             environment,
             clock: system_clock(),
@@ -115,7 +118,12 @@ impl Site {
 
     /// What captures are made with in a run that began at `started`, when host paths led where `pinned` says.
     pub async fn capturer(&self, started: Timestamp, plan: &Plan, pinned: PinnedPaths) -> Result<Capturer, Error> {
-        let surroundings = tokio::task::block_in_place(|| Surroundings::load(&self.repository, &self.worktrees_root))?;
+        let mut surroundings =
+            tokio::task::block_in_place(|| Surroundings::load(&self.repository, &self.worktrees_root))?;
+        // Those of other repositories lie there.
+        surroundings.checkouts.extend(self.present_root.clone().filter(|root| {
+            root.is_dir() && !root.starts_with(&self.worktrees_root) && !self.worktrees_root.starts_with(root)
+        }));
         require_fit(&surroundings, &self.environment)?;
         let host = self.require_host(plan).await?;
         Ok(Capturer {

@@ -125,6 +125,7 @@ fn freeze(
         land: options.land,
         passed_env: names,
         worktrees_root: site.worktrees_root.clone(),
+        common_dir: Some(site.repository.common_dir().to_owned()),
         pinned_paths: pinned.clone(),
         extra: std::collections::BTreeMap::new(),
     };

@@ -197,6 +197,11 @@ impl RunDir {
         self.agent(agent).join("output").join(format!("{turn}.log"))
     }
 
+    /// What an agent's `generation`th worktree is known by.
+    pub fn workspace(&self, agent: &AgentName, generation: u32) -> PathBuf {
+        self.agent(agent).join(format!("workspace.{generation}.json"))
+    }
+
     /// What an agent asked of the network.
     pub fn network(&self, agent: &AgentName) -> PathBuf {
         self.agent(agent).join("network.jsonl")
