@@ -57,7 +57,9 @@ pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir, tell: impl
                 Ok(true) => {
                     save_workspace(run, &agent.name, number, &workspace)?;
                     let worktree = workspace.place.worktree().display();
-                    tell(&format!("the worktree `{worktree}` and the repository, one of which was moved, are linked again"));
+                    tell(&format!(
+                        "the worktree `{worktree}` and the repository, one of which was moved, are linked again"
+                    ));
                 }
                 // Said again, and acted on, wherever the worktree is used.
                 Err(error @ crate::workspace::Error::Tampered { .. }) => tell(&error.to_string()),

@@ -13,6 +13,7 @@ use super::error::Error;
 use super::finish::Finish;
 use super::isolation;
 use super::keep::{Keeper, Kept};
+use super::mend_pins::mend_pins;
 use super::places::mend_links;
 use super::recorder::{Observer, Recorder};
 use super::signals::Signals;
@@ -81,7 +82,8 @@ impl Reopened {
         tokio::task::block_in_place(|| {
             let tell = |text: &str| recorder.warn(text);
             await_boxes(&site, recorder.run().id(), tell)?;
-            mend_links(&site, &state, recorder.run(), tell)
+            mend_links(&site, &state, recorder.run(), tell)?;
+            mend_pins(&site, &state, recorder.run(), tell)
         })?;
         let capturer = site.capturer(at, &plan, pinned_paths).await?;
         let left_out = isolation::left_out(&capturer.host, &plan)?;

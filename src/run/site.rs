@@ -83,7 +83,9 @@ impl Site {
         for folder in [self.state.scratch(), self.state.incoming()] {
             match scratch::sweep(&folder) {
                 Ok(0) => {}
-                Ok(swept) => tracing::debug!(swept, folder = %folder.display(), "scratch folders of dead processes removed"),
+                Ok(swept) => {
+                    tracing::debug!(swept, folder = %folder.display(), "scratch folders of dead processes removed")
+                }
                 Err(error) => tracing::warn!(folder = %folder.display(), %error, "scratch folders stay for now"),
             }
         }

@@ -202,6 +202,11 @@ impl RunDir {
         self.agent(agent).join(format!("workspace.{generation}.json"))
     }
 
+    /// What was ignored in an agent's `generation`th worktree when it was removed.
+    pub fn ignored(&self, agent: &AgentName, generation: u32) -> PathBuf {
+        self.agent(agent).join(format!("ignored.{generation}.json"))
+    }
+
     /// What an agent asked of the network.
     pub fn network(&self, agent: &AgentName) -> PathBuf {
         self.agent(agent).join("network.jsonl")

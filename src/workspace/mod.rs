@@ -35,6 +35,6 @@ pub use open_files::raise as raise_open_files;
 pub use pinned::pin;
 pub use private::seen;
 pub use remove::remove;
-pub use seed::{Seeded, seed, seed_included};
+pub use seed::{Seeded, load_included, seed, seed_included};
 pub use standing::Standing;
 pub use surroundings::{Surroundings, require_fit};
