@@ -14,6 +14,7 @@ mod denials;
 mod disk;
 mod docs;
 mod doctor;
+mod economy;
 mod flow;
 mod forecast;
 mod going;
