@@ -4,7 +4,7 @@
 //! says that files may be half done: then they are put back, path by path, and only where what stands there is exactly
 //! the new content. Anything else is the user's, and is named.
 
-use crate::git::{Checkout, Operation, OperationKind, Repository, Standing, load_operations};
+use crate::git::{Before, Checkout, Operation, OperationKind, Repository, Standing, load_operations};
 use crate::model::CommitId;
 use crate::model::event::{Effect, EventKind, Subject};
 use crate::model::gate::GateBlock;
@@ -60,9 +60,11 @@ enum Files {
     None,
     /// It is not there.
     Gone,
-    /// As before.
+    /// Every file is as before. Folders that git made for new ones may be left, and lines of the index.
     Untouched,
-    /// Something of it is new, and git may be at work there, or has died at it.
+    /// The same, and somebody else's git may be at work there.
+    Busy,
+    /// Something of it is new, and git may be at work there.
     Locked,
     /// Something of it is new.
     Half,
@@ -75,7 +77,7 @@ enum Amends {
     Confirm,
     /// It did not happen, and nothing is left of it: told, and it may be done anew.
     Release,
-    /// It happened by half: that half is taken back where that can be told from the user's own work, then as before.
+    /// It may have happened by half: that half is taken back where that can be told from the user's own work, then as before.
     PutBack,
     /// A person must look first.
     Stuck,
@@ -88,8 +90,8 @@ enum Amends {
 fn amends(stand: Stand) -> Amends {
     match stand {
         Stand::AtGoal | Stand::Beyond => Amends::Confirm,
-        Stand::AtStart(Files::None | Files::Untouched) | Stand::Elsewhere => Amends::Release,
-        Stand::AtStart(Files::Half) => Amends::PutBack,
+        Stand::AtStart(Files::None | Files::Busy) | Stand::Elsewhere => Amends::Release,
+        Stand::AtStart(Files::Untouched | Files::Half) => Amends::PutBack,
         Stand::AtStart(Files::Gone | Files::Locked) => Amends::Stuck,
     }
 }
@@ -151,10 +153,14 @@ fn load_files(repository: &Repository, claim: &Effect, checkout: Option<&Checkou
     };
     let incoming = load_incoming(repository, &claim.before, &claim.after)?;
     let standing = checkout.load_standing(&incoming)?;
-    if standing.iter().all(|(_, at)| *at == Standing::AtOld) {
-        return Ok(Files::Untouched);
-    }
-    Ok(if load_locks(checkout)?.is_empty() { Files::Half } else { Files::Locked })
+    let is_old = standing.iter().all(|(_, at)| *at == Standing::AtOld);
+    // Our git is dead: it held the repository's lock, which is ours now. Its own lock goes, but nobody else's.
+    Ok(match (is_old, checkout.clear_left_lock(&standing)?) {
+        (true, true) => Files::Untouched,
+        (true, false) => Files::Busy,
+        (false, true) => Files::Half,
+        (false, false) => Files::Locked,
+    })
 }
 
 /// A git that is still at work, or died at it: nothing is done behind its back.
@@ -181,8 +187,18 @@ fn put_back(
 ) -> Result<Option<Vec<GateBlock>>, Error> {
     let (Some(path), Some(checkout)) = (&claim.checkout, checkout) else { return Ok(None) };
     let incoming = load_incoming(repository, &claim.before, &claim.after)?;
-    let foreign = checkout.put_back(&claim.before, &incoming)?;
+    let before = match kept(repository, claim)? {
+        Some(kept) => checkout.load_before(&claim.before, &incoming, &kept)?,
+        None => Before::default(),
+    };
+    let foreign = checkout.put_back(&claim.before, &incoming, &before)?;
     Ok((!foreign.is_empty()).then(|| vec![gates::half_landed(path, foreign, claim.rescue.as_ref())]))
+}
+
+/// The checkout as it was before the landing, where that was kept.
+fn kept(repository: &Repository, claim: &Effect) -> Result<Option<CommitId>, Error> {
+    let Some(rescue) = &claim.rescue else { return Ok(None) };
+    Ok(repository.load_ref(rescue)?.map(CommitId::from))
 }
 
 #[cfg(test)]
@@ -196,7 +212,8 @@ mod tests {
             (Stand::Beyond, Amends::Confirm),
             (Stand::Elsewhere, Amends::Release),
             (Stand::AtStart(Files::None), Amends::Release),
-            (Stand::AtStart(Files::Untouched), Amends::Release),
+            (Stand::AtStart(Files::Untouched), Amends::PutBack),
+            (Stand::AtStart(Files::Busy), Amends::Release),
             (Stand::AtStart(Files::Half), Amends::PutBack),
             (Stand::AtStart(Files::Locked), Amends::Stuck),
             (Stand::AtStart(Files::Gone), Amends::Stuck),
