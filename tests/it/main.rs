@@ -30,6 +30,7 @@ mod private_git;
 mod resume;
 mod retry;
 mod shapes;
+mod soak;
 mod source_rules;
 mod stop;
 mod terminal;

@@ -3,7 +3,11 @@
 use std::fs;
 
 use nix::sys::signal::Signal;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::Value;
+use worktree_sandbox::model::event::Event;
+use worktree_sandbox::model::run::RunState;
 
 use crate::flow::plan;
 use crate::going::{Going, assert_none_left, processes_with};
@@ -176,4 +180,39 @@ fn a_turn_that_was_cut_short_is_part_of_the_progress() {
     drop(world.sandbox(&["merge"]));
     assert_eq!(count(&world, "git_progress_change_detected"), before + 1);
     assert_eq!(world.git(&["show", "refs/sandbox/long-1/slow/1.2:docs/slow-half"]), "partial");
+}
+
+/// The events of a run that was killed, gone on with, and has cards.
+fn journal_of_a_life() -> Vec<Event> {
+    let world = World::new();
+    let going = started(&world, &[]);
+    going.signal(Signal::SIGKILL);
+    drop(going.wait_dead());
+    world.sandbox(&["resume"]).expect(0);
+    let text = fs::read_to_string(world.store().join("runs/long-1/journal.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A state is a fold of its events: in parts or at once, and in whatever order a damaged journal might give them.
+#[test]
+fn folding_in_parts_equals_folding_all() {
+    let events = journal_of_a_life();
+    assert!(events.len() > 40, "{}", events.len());
+    let run = events[0].run_id.clone();
+    let cases = (Just(events).prop_shuffle(), 0.0..1.0_f64, any::<bool>());
+    let config = ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() };
+    let checked = TestRunner::new(config).run(&cases, |(mut events, cut, in_order)| {
+        if in_order {
+            events.sort_by_key(|event| event.seq);
+        }
+        let all = RunState::fold(run.clone(), &events);
+        let (prefix, rest) = events.split_at((events.len() as f64 * cut) as usize);
+        let mut parts = RunState::fold(run.clone(), prefix);
+        for event in rest {
+            parts.apply(event);
+        }
+        prop_assert_eq!(parts, all);
+        Ok(())
+    });
+    checked.unwrap();
 }
