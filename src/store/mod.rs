@@ -33,6 +33,7 @@ pub mod receipts;
 mod record;
 pub mod runs;
 pub mod scratch;
+pub mod space;
 pub mod status;
 #[cfg(test)]
 mod tests;
