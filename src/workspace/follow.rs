@@ -68,7 +68,8 @@ impl Workspace {
             Some(branch) if !taken && repository.load_ref(branch)?.is_some() => Some(branch),
             Some(_) | None => None,
         };
-        let at = newest.unwrap_or(&self.fork);
+        // Its ref can have been deleted, too, and git have collected it.
+        let at = newest.filter(|newest| repository.load_commit(newest).is_ok()).unwrap_or(&self.fork);
         let head = branch.map_or_else(|| format!("{at}\n"), |branch| format!("ref: {branch}\n"));
         atomic::create_dir(&admin)?;
         let link = self.place.worktree().join(".git");
