@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn normal() {
         insta::assert_snapshot!(told(&samples::blocked_events(), Detail::Normal), @r"
-           0ms  run     login-3: 4 agents, 4 at once, from bbbbbbbbbb for main
+            0s  run     login-3: 4 agents, 4 at once, from bbbbbbbbbb for main
           2.0s  parser  attempt 1 starts, from bbbbbbbbbb
           2.0s  ui      attempt 1 starts, from bbbbbbbbbb
           2.0s  docs    attempt 1 starts, from bbbbbbbbbb
@@ -265,7 +265,7 @@ mod tests {
         1m 46s  run     finished, not complete (exit code 6); main was not touched
         ");
         insta::assert_snapshot!(told(&samples::landed_events(), Detail::Normal), @r"
-           0ms  run     login-3: 2 agents, 4 at once, from bbbbbbbbbb for main
+            0s  run     login-3: 2 agents, 4 at once, from bbbbbbbbbb for main
           2.0s  parser  attempt 1 starts, from bbbbbbbbbb
           2.0s  notes   attempt 1 starts, from bbbbbbbbbb
            14s  parser  turn 1.1 saved: 3 paths changed
@@ -297,12 +297,12 @@ mod tests {
     #[test]
     fn verbose() {
         insta::assert_snapshot!(told(&samples::landed_events(), Detail::Verbose), @r"
-           0ms  run     login-3: 2 agents, 4 at once, from bbbbbbbbbb for main
-           0ms  parser  prepare begins
+            0s  run     login-3: 2 agents, 4 at once, from bbbbbbbbbb for main
+            0s  parser  prepare begins
           1.0s  parser  prepare ended: ok in 1.5s
           1.0s  parser  execute begins
           2.0s  parser  attempt 1 starts, from bbbbbbbbbb
-           0ms  notes   prepare begins
+            0s  notes   prepare begins
           1.0s  notes   prepare ended: ok in 1.5s
           1.0s  notes   execute begins
           2.0s  notes   attempt 1 starts, from bbbbbbbbbb
