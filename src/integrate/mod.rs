@@ -25,6 +25,7 @@ mod contribution;
 mod currency;
 mod error;
 mod facts;
+mod following;
 mod forecast;
 mod fork;
 mod gates;
@@ -33,6 +34,7 @@ mod message;
 mod order;
 mod preview;
 mod settle;
+mod target;
 
 #[cfg(test)]
 mod tests;
@@ -48,3 +50,4 @@ pub use land::{Landed, Landing, land};
 pub use order::merge_order;
 pub use preview::{Placed, Previewed};
 pub use settle::{Settled, settle};
+pub use target::see_target;

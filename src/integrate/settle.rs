@@ -1,4 +1,4 @@
-//! What became of a landing that was claimed: told from the repository, never from what a process said of itself.
+//! What became of an effect that was claimed: told from the repository, never from what a process said of itself.
 //!
 //! Git writes files, then the index, then the ref. So a ref at its goal says that all is done, and a ref where it was
 //! says that files may be half done: then they are put back, path by path, and only where what stands there is exactly
@@ -6,10 +6,11 @@
 
 use crate::git::{Checkout, OperationKind, Repository, Standing, load_operations};
 use crate::model::CommitId;
+use crate::model::currency::Release;
 use crate::model::event::{Effect, EventKind, Subject};
 use crate::model::gate::GateBlock;
 use crate::store::lock::{Holder, Patience};
-use crate::store::{Record, RepositoryLock, StateDir};
+use crate::store::{Record, RepositoryLock, StateDir, process};
 
 use super::error::Error;
 use super::gates;
@@ -22,7 +23,7 @@ pub enum Settled {
     /// It happened.
     Confirmed,
     /// It did not, and nothing is left of it.
-    Released,
+    Released(Release),
     /// It cannot be told from the user's own work. Nothing was changed.
     Stuck(Vec<GateBlock>),
 }
@@ -42,24 +43,30 @@ pub fn settle(
 
 pub(super) fn settle_locked(repository: &Repository, journal: &dyn Record, claim: &Effect) -> Result<Settled, Error> {
     let tip = repository.load_ref(&claim.reference)?.map(CommitId::from);
+    // Who settles it is not always who claimed it.
+    let claim = &Effect { invocation: Some(process::current()?), ..claim.clone() };
     let confirm = |note: Option<String>| {
         let effect = Effect { note: note.or_else(|| claim.note.clone()), ..claim.clone() };
         journal.record(Subject::run(), EventKind::EffectConfirmed(effect)).map(|_| Settled::Confirmed)
     };
-    let release = |note: String| {
-        let effect = Effect { note: Some(note), ..claim.clone() };
-        journal.record(Subject::run(), EventKind::EffectReleased(effect)).map(|_| Settled::Released)
+    let release = |how: Release, note: &str| {
+        let effect = Effect { note: Some(note.to_owned()), release: Some(how), ..claim.clone() };
+        journal.record(Subject::run(), EventKind::EffectReleased(effect)).map(|_| Settled::Released(how))
     };
     match tip {
         Some(tip) if tip == claim.after => Ok(confirm(odd_origin(repository, claim)?)?),
         Some(tip) if tip == claim.before => match put_back(repository, claim)? {
-            Some(blocks) => Ok(Settled::Stuck(blocks)),
-            None => Ok(release("nothing was changed".to_owned())?),
+            Half::Stuck(blocks) => Ok(Settled::Stuck(blocks)),
+            Half::Nothing => Ok(release(Release::Untouched, "nothing was changed")?),
+            Half::TakenBack => Ok(release(Release::Undone, "half of it was done, and was taken back")?),
         },
         Some(tip) if repository.is_ancestor(&claim.after, &tip)? => {
-            Ok(confirm(Some(format!("the target has moved on to {tip}")))?)
+            Ok(confirm(Some(format!("the branch has moved on to {tip}")))?)
         }
-        tip => Ok(release(format!("the target was moved: {}", gates::moved_text(tip.as_ref())))?),
+        tip => {
+            let note = format!("the branch was moved: {}", gates::moved_text(tip.as_ref()));
+            Ok(release(Release::Moved, &note)?)
+        }
     }
 }
 
@@ -74,17 +81,27 @@ fn odd_origin(repository: &Repository, claim: &Effect) -> Result<Option<String>,
     Ok(Some(format!("ORIG_HEAD is {from}: something else moved the branch at the same time, or since")))
 }
 
-/// Takes back half a landing. Gives what is in the way of that.
-fn put_back(repository: &Repository, claim: &Effect) -> Result<Option<Vec<GateBlock>>, Error> {
-    let Some(path) = &claim.checkout else { return Ok(None) };
+/// What there was of half a landing.
+enum Half {
+    /// Nothing.
+    Nothing,
+    /// Something, and it is as it was before.
+    TakenBack,
+    /// Something that these keep from being taken back.
+    Stuck(Vec<GateBlock>),
+}
+
+/// Takes back half a landing.
+fn put_back(repository: &Repository, claim: &Effect) -> Result<Half, Error> {
+    let Some(path) = &claim.checkout else { return Ok(Half::Nothing) };
     if !path.is_dir() {
-        return Ok(Some(vec![gates::missing_worktree(&claim.reference, path)]));
+        return Ok(Half::Stuck(vec![gates::missing_worktree(&claim.reference, path)]));
     }
     let checkout = Checkout::open(repository.git(), path)?;
     let incoming = load_incoming(repository, &claim.before, &claim.after)?;
     let standing = checkout.load_standing(&incoming)?;
     if standing.iter().all(|(_, at)| *at == Standing::AtOld) {
-        return Ok(None);
+        return Ok(Half::Nothing);
     }
     // A git that is still at work, or died at it: nothing is done behind its back.
     let operations = load_operations(checkout.repository().git_dir())?;
@@ -94,8 +111,11 @@ fn put_back(repository: &Repository, claim: &Effect) -> Result<Option<Vec<GateBl
         .map(|operation| gates::operation(path, operation))
         .collect();
     if !locks.is_empty() {
-        return Ok(Some(locks));
+        return Ok(Half::Stuck(locks));
     }
     let foreign = checkout.put_back(&claim.before, &incoming)?;
-    Ok((!foreign.is_empty()).then(|| vec![gates::half_landed(path, foreign, claim.rescue.as_ref())]))
+    if foreign.is_empty() {
+        return Ok(Half::TakenBack);
+    }
+    Ok(Half::Stuck(vec![gates::half_landed(path, foreign, claim.rescue.as_ref())]))
 }

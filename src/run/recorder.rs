@@ -64,7 +64,9 @@ impl Recorder {
     /// Goes on with a journal in which `events` are already.
     pub fn new(writer: JournalWriter, events: &[Event], observer: Box<dyn Observer>) -> Self {
         let run = writer.run().clone();
-        let state = RunState::fold(run.id().clone(), events);
+        let mut state = RunState::fold(run.id().clone(), events);
+        // Whoever holds the writer has the run; what another claimed is not theirs any more.
+        state.take_over();
         let mut progress = state.started.as_ref().map(|started| started.baseline.clone());
         for event in events {
             follow(&mut progress, &event.kind);
@@ -97,6 +99,9 @@ impl Recorder {
 impl Record for Recorder {
     fn record(&self, subject: Subject, kind: EventKind) -> Result<Event, Error> {
         let mut inner = self.lock();
+        if let Err(refusal) = inner.state.admit(&subject, &kind) {
+            return Err(Error::NotAdmitted { event: kind.name().to_owned(), refusal });
+        }
         let event = inner.writer.append(subject, kind)?;
         inner.state.apply(&event);
         let before = inner.progress.is_some();
@@ -156,6 +161,7 @@ fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
         | EventKind::CardOpened(_)
         | EventKind::CardClosed(_)
         | EventKind::OverlapPredicted(_)
+        | EventKind::TargetMoved(_)
         | EventKind::MergePreviewed(_)
         | EventKind::CandidateAdvanced(_)
         | EventKind::GateDecided(_)

@@ -18,6 +18,7 @@ use crate::git::{Access, Command, Git, Input, NewCommit, Repository};
 use crate::integrate::facts::signature;
 use crate::integrate::{Facts, Fork, Integrated, Integration, Landed, Landing, fork_point, integrate, land};
 use crate::model::change::{Actor, GitProgressState};
+use crate::model::currency::{Asker, Authority};
 use crate::model::event::{
     AgentBrief, AttemptFinished, AttemptStarted, Event, EventKind, Identity, Invocation, RunStarted, Subject,
     TurnFinished, VERSION,
@@ -439,6 +440,9 @@ impl World {
             facts: self.facts(&state),
             target: Some(main_branch()),
             onto: self.repository.resolve("main").unwrap(),
+            asked: Asker::User,
+            authority: Authority::Granted,
+            ending: &|| false,
             journal: &*journal,
         })
     }
@@ -467,6 +471,10 @@ impl World {
             timeout: Duration::from_mins(1),
             patience: Patience::default(),
             notice: &|_| {},
+            asked: Asker::User,
+            authority: Authority::Granted,
+            ending: &|| false,
+            pause: &|_| {},
             journal: &*journal,
         })
     }
