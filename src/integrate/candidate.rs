@@ -6,11 +6,12 @@
 //! leaves the branch at a commit that the journal knows, and integrating again begins anew.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::git::{NewCommit, RefEdit, Swap};
 use crate::model::card::{Card, CardKind};
 use crate::model::change::{CheckpointKind, GitCheckpoint};
-use crate::model::currency::{Asker, Authority, Begin, Claim, Refusal, State, permit};
+use crate::model::currency::{Asker, Authority, Begin, Claim, Refusal, Release, State, permit};
 use crate::model::event::{
     CandidateAdvanced, CardClosed, ClaimedWork, Effect, EffectKind, EventKind, MergePreviewed, PreviewResult, Subject,
 };
@@ -21,7 +22,7 @@ use super::error::Error;
 use super::facts::Facts;
 use super::following::Following;
 use super::preview::{Placed, Previewed, Previews, Question, preview};
-use super::settle::{Settled, settle_locked};
+use super::settle::{BACKOFF, Settled, settle_locked};
 
 /// A request to make the candidate.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub struct Integration<'a> {
     pub authority: Authority,
     /// Whether the run ends, so that nothing new begins. Asked right before.
     pub ending: &'a dyn Fn() -> bool,
+    /// Waits for so long.
+    pub pause: &'a dyn Fn(Duration),
     /// Where it is told.
     pub journal: &'a dyn Record,
 }
@@ -97,27 +100,50 @@ pub fn integrate(integration: &Integration<'_>) -> Result<Integrated, Error> {
         let onto = integration.onto.clone();
         Integrated { candidate, tree, onto, agents, opened, closed, held_back }
     };
-    let works = match claimable(integration, &told, &previews)? {
-        Ok(works) => works,
-        Err(refusal) => {
-            let tree = facts.repository.load_commit(&integration.onto)?.tree;
-            return Ok(made(integration.onto.clone(), tree, previews.agents, Some(refusal)));
+    if let Err(refusal) = move_to(integration, &told, &reference, &begun, &previews)? {
+        let tree = facts.repository.load_commit(&integration.onto)?.tree;
+        return Ok(made(integration.onto.clone(), tree, previews.agents, Some(refusal)));
+    }
+    Ok(made(previews.candidate, previews.tree, previews.agents, None))
+}
+
+/// Moves the candidate's branch to what the merges gave: claims, acts, reads back. Where that proves that nothing has
+/// happened, once more after a moment.
+fn move_to(
+    integration: &Integration<'_>,
+    told: &Following<'_>,
+    reference: &RefName,
+    begun: &ObjectId,
+    previews: &Previews,
+) -> Result<Result<(), Refusal>, Error> {
+    let mut asked = integration.asked;
+    for first in [true, false] {
+        let works = match claimable(integration, told, previews, asked)? {
+            Ok(works) => works,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let claim = claim(integration, reference, &previews.candidate, works, asked)?;
+        if first {
+            tell_merges(integration, reference, previews)?;
         }
-    };
-    let claim = claim(integration, &reference, &previews.candidate, works)?;
-    tell_merges(integration, &reference, &previews)?;
-    if let Some(claim) = claim {
-        swap(integration, &reference, Some(&begun), &previews.candidate)?;
-        match settle_locked(facts.repository, integration.journal, &claim)? {
-            Settled::Confirmed => {}
-            Settled::Released(_) | Settled::Stuck(_) => {
-                let found =
-                    facts.repository.load_ref(&reference)?.map_or_else(|| "nothing".to_owned(), |it| it.to_string());
-                return Err(Error::CandidateMoved { reference, found });
+        let Some(claim) = claim else { return Ok(Ok(())) };
+        let swapped = swap(integration, reference, Some(begun), &previews.candidate);
+        match (settle_locked(integration.facts.repository, integration.journal, &claim)?, swapped) {
+            (Settled::Confirmed, _) => break,
+            (Settled::Released(Release::Untouched), Err(_)) if first => {
+                // Once more is the program's own doing, whoever asked for the first.
+                asked = Asker::Run;
+                (integration.pause)(BACKOFF);
+            }
+            (Settled::Released(_) | Settled::Stuck(_), Err(error)) => return Err(error),
+            (Settled::Released(_) | Settled::Stuck(_), Ok(())) => {
+                let found = integration.facts.repository.load_ref(reference)?;
+                let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
+                return Err(Error::CandidateMoved { reference: reference.clone(), found });
             }
         }
     }
-    Ok(made(previews.candidate, previews.tree, previews.agents, None))
+    Ok(Ok(()))
 }
 
 /// Whose work comes in now that was not there before; or why none may. What was confirmed for exactly this is laid out again
@@ -126,6 +152,7 @@ fn claimable(
     integration: &Integration<'_>,
     told: &Following<'_>,
     previews: &Previews,
+    asked: Asker,
 ) -> Result<Result<Vec<ClaimedWork>, Refusal>, Error> {
     let invocation = process::current()?;
     let mut works = Vec::new();
@@ -135,7 +162,7 @@ fn claimable(
         // An agent that was previewed has one.
         let Some(item) = item.filter(|item| item.state != State::Confirmed) else { continue };
         let key = &previewed.observation_key;
-        let claim = Claim { key, invocation: &invocation, asked: integration.asked };
+        let claim = Claim { key, invocation: &invocation, asked };
         let begin = Begin { authority: integration.authority, ending: (integration.ending)(), claim };
         match permit(&item, &begin) {
             Ok(claimed) => works.push(ClaimedWork {
@@ -155,6 +182,7 @@ fn claim(
     reference: &RefName,
     candidate: &CommitId,
     works: Vec<ClaimedWork>,
+    asked: Asker,
 ) -> Result<Option<Effect>, Error> {
     if *candidate == integration.onto {
         return Ok(None);
@@ -172,7 +200,7 @@ fn claim(
         works,
         observation_key: None,
         attempt: None,
-        asked: Some(integration.asked),
+        asked: Some(asked),
         release: None,
     };
     integration.journal.record(Subject::run(), EventKind::EffectClaimed(effect.clone()))?;

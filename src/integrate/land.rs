@@ -32,11 +32,8 @@ use super::currency::{Observation, observation_key};
 use super::error::Error;
 use super::facts::signature;
 use super::following::Following;
-use super::settle::{Settled, settle_locked};
+use super::settle::{BACKOFF, Settled, settle_locked};
 use super::{gates, message};
-
-/// How long to wait before what had no effect is tried once more.
-const BACKOFF: Duration = Duration::from_millis(300);
 
 /// A request to land.
 #[derive(Clone, Copy)]

@@ -4,6 +4,8 @@
 //! says that files may be half done: then they are put back, path by path, and only where what stands there is exactly
 //! the new content. Anything else is the user's, and is named.
 
+use std::time::Duration;
+
 use crate::git::{Checkout, OperationKind, Repository, Standing, load_operations};
 use crate::model::CommitId;
 use crate::model::currency::Release;
@@ -15,6 +17,9 @@ use crate::store::{Record, RepositoryLock, StateDir, process};
 use super::error::Error;
 use super::gates;
 use super::land::load_incoming;
+
+/// How long to wait before what had no effect is tried once more: long enough for another git to end that held a lock.
+pub(super) const BACKOFF: Duration = Duration::from_millis(300);
 
 /// What became of a claim. In the journal already, but for [`Settled::Stuck`], which leaves the claim open.
 #[derive(Debug, Clone, PartialEq)]

@@ -107,6 +107,7 @@ impl Finish<'_> {
                     // A run is for merging what its agents did, and so is every verb that goes on with one.
                     authority: Authority::Granted,
                     ending: &|| self.signals.ending().is_some(),
+                    pause: &|time| self.pause(time),
                     journal: self.recorder,
                 })?;
                 let after = self.recorder.state();
@@ -246,8 +247,7 @@ impl Finish<'_> {
 
     fn not_begun(&self, target: &RefName, refusal: Refusal) -> GateBlock {
         let message = format!("`{}` was not moved: {refusal}", target.short());
-        let next =
-            format!("look at what `sandbox log {0}` tells of it, then `sandbox land {0}`", self.recorder.run().id());
+        let next = format!("`sandbox land {0}` tries it anew", self.recorder.run().id());
         block(BlockKind::CannotLand, &message, &next)
     }
 

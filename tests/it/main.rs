@@ -20,6 +20,7 @@ mod invariants;
 mod isolation;
 mod landing;
 mod limits;
+mod moving;
 mod nested;
 mod network;
 mod outside;

@@ -443,6 +443,7 @@ impl World {
             asked: Asker::User,
             authority: Authority::Granted,
             ending: &|| false,
+            pause: &|_| {},
             journal: &*journal,
         })
     }
