@@ -39,6 +39,8 @@ fn git_that(world: &World, condition: &str, deed: &str) {
         &format!(
             r#"
 C={control}
+# Inside a box there is no such folder.
+test -d $C || exec /usr/bin/git "$@"
 printf '%s\n' "$*" >> $C/log
 if ! test -e $C/done && {condition}; then
     touch $C/done
@@ -109,7 +111,7 @@ impl Move {
         match self {
             Self::Advance => "echo theirs > docs/theirs; git add docs/theirs; git commit -qm theirs",
             Self::Rewrite => "git commit -q --amend -m again",
-            Self::Rewind => "git update-ref refs/heads/main HEAD~1 && git read-tree HEAD && git checkout-index -qfa",
+            Self::Rewind => "git reset -q --keep HEAD~1",
             Self::Delete => "git switch -q -c elsewhere; git branch -q -D main",
             Self::Switch => "git switch -q -c elsewhere",
         }
@@ -132,7 +134,7 @@ fn move_and_land(how: Move, condition: &dyn Fn(&World) -> String) -> (World, Ran
     let file = plan(&world, ONE);
     let note = "git rev-parse -q --verify main > $C/main || true; cat .git/HEAD > $C/head";
     git_that(&world, &condition(&world), &format!("{}\n{note}", how.deed()));
-    let ran = world.sandbox(&["run", &file, "--land", "--json"]);
+    let ran = world.sandbox(&["run", &file, "--land"]);
     assert_done(&world);
     (world, ran)
 }
@@ -151,12 +153,7 @@ fn assert_the_users_is_kept(world: &World, how: Move, landed: bool) {
     assert_eq!(fs::read_to_string(world.repo.join(".git/HEAD")).unwrap().trim(), noted("head"), "{how:?}");
     assert_eq!((world.read("src/b.txt").as_str(), world.read("untracked.txt").as_str()), ("my own change\n", "mine\n"));
     let status = world.git(&["status", "--porcelain"]);
-    let wanted = if how == Move::Rewind {
-        " M src/b.txt\n?? later.txt\n?? untracked.txt"
-    } else {
-        " M src/b.txt\n?? untracked.txt"
-    };
-    assert_eq!(status, wanted, "{how:?}");
+    assert_eq!(status, " M src/b.txt\n?? untracked.txt", "{how:?}");
     assert_eq!(world.git(&["fsck", "--no-dangling", "--no-progress"]), "");
     if how == Move::Switch || how == Move::Delete {
         let elsewhere = world.git(&["log", "-1", "--format=%s", "elsewhere"]);
@@ -438,7 +435,7 @@ fn a_parked_conflict_sleeps_through_what_does_not_concern_it() {
     assert_eq!(first.len(), 1);
     let merged = |world: &World| -> Vec<Value> {
         let claims = told(&journal(world, "clash-1"), "effect.claimed");
-        claims.iter().flat_map(|claim| claim["works"].as_array().unwrap().clone()).collect()
+        claims.iter().flat_map(|claim| claim["works"].as_array().cloned().unwrap_or_default()).collect()
     };
     let named = |works: &[Value], agent: &str| works.iter().filter(|work| work["agent"] == agent).count();
     assert_eq!((named(&merged(&world), "one"), named(&merged(&world), "three")), (1, 1));
