@@ -17,8 +17,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::git::{
-    Checkout, FastForward, NewCommit, Operation, RefEdit, Renames, Repository, Swap, TreeChange, Worktree,
-    load_operations,
+    Checkout, FastForward, NewCommit, Operation, OperationKind, RefEdit, Renames, Repository, Swap, TreeChange,
+    Worktree, load_operations,
 };
 use crate::model::currency::{Asker, Authority, Begin, Claim, Input, Item, Refusal, Release, Sight, permit, step};
 use crate::model::event::{Currency, Effect, EffectKind, EventKind, Identity, Subject};
@@ -117,6 +117,8 @@ enum Tried {
     Ended(Landed),
     /// It is proven that nothing has happened. This is why, and what it comes to where it is not tried again.
     WithoutEffect(Result<Landed, Error>),
+    /// Another git holds a lock, and nothing was begun.
+    Busy(Vec<GateBlock>),
 }
 
 /// Lands a candidate. The caller has asked the gate.
@@ -132,10 +134,16 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
             Settled::Stuck(blocks) => return Ok(Landed::Refused(blocks)),
         }
     }
-    let mut asked = landing.asked;
+    let (mut asked, mut waited) = (landing.asked, false);
     loop {
         match attempt(landing, &told, asked)? {
             Tried::Ended(landed) => return Ok(landed),
+            Tried::Busy(blocks) if waited => return Ok(Landed::Refused(blocks)),
+            // Looking is no attempt, and most such locks are gone in a moment.
+            Tried::Busy(_) => {
+                waited = true;
+                (landing.pause)(BACKOFF);
+            }
             Tried::WithoutEffect(landed) => {
                 // Once more is the program's own doing, whoever asked for the first.
                 asked = Asker::Run;
@@ -170,6 +178,7 @@ fn attempt(landing: &Landing<'_>, told: &Following<'_>, asked: Asker) -> Result<
     }
     match find_holder(landing)? {
         Standing::Refused(blocks) => ended(Landed::Refused(blocks)),
+        Standing::Busy(blocks) => Ok(Tried::Busy(blocks)),
         Standing::Nowhere => land_ref(landing, told, asked),
         Standing::In(path) => land_checkout(landing, told, asked, &path),
     }
@@ -221,6 +230,8 @@ enum Standing {
     Nowhere,
     In(PathBuf),
     Refused(Vec<GateBlock>),
+    /// Nothing is in the way but locks of other gits.
+    Busy(Vec<GateBlock>),
 }
 
 fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
@@ -228,12 +239,16 @@ fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
     let holds = |worktree: &&Worktree| worktree.branch.as_ref() == Some(landing.target);
     let holders: Vec<&Worktree> = worktrees.iter().filter(holds).collect();
     let mut blocks = Vec::new();
+    let mut busy = Vec::new();
     for worktree in &worktrees {
         let Some(git_dir) = &worktree.git_dir else { continue };
         let is_holder = holds(&worktree);
         let in_the_way = |it: &Operation| is_holder || it.branch.as_ref() == Some(landing.target);
         let found = load_operations(git_dir)?;
-        blocks.extend(found.iter().filter(|it| in_the_way(it)).map(|it| gates::operation(&worktree.path, it)));
+        for it in found.iter().filter(|it| in_the_way(it)) {
+            let told = gates::operation(&worktree.path, it);
+            if it.kind == OperationKind::IndexLocked { busy.push(told) } else { blocks.push(told) }
+        }
     }
     if holders.len() > 1 {
         let paths: Vec<&Path> = holders.iter().map(|it| it.path.as_path()).collect();
@@ -247,7 +262,11 @@ fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
         }
     }
     Ok(match holders.first() {
-        _ if !blocks.is_empty() => Standing::Refused(blocks),
+        _ if !blocks.is_empty() => {
+            blocks.extend(busy);
+            Standing::Refused(blocks)
+        }
+        _ if !busy.is_empty() => Standing::Busy(busy),
         Some(holder) => Standing::In(holder.path.clone()),
         None => Standing::Nowhere,
     })

@@ -1,5 +1,6 @@
 //! Tests of merging and landing, on real repositories.
 
+mod currency;
 mod forks;
 mod landing;
 mod merging;

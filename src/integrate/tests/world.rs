@@ -116,6 +116,20 @@ pub(super) fn task(agent: &str, owns: &[&str], after: &[&str]) -> AgentTask {
     }
 }
 
+/// By whose leave something is done, and how it is waited.
+pub(super) struct Leave<'a> {
+    pub(super) asked: Asker,
+    pub(super) authority: Authority,
+    pub(super) ending: &'a dyn Fn() -> bool,
+    pub(super) pause: &'a dyn Fn(Duration),
+}
+
+impl Default for Leave<'_> {
+    fn default() -> Self {
+        Self { asked: Asker::User, authority: Authority::Granted, ending: &|| false, pause: &|_| {} }
+    }
+}
+
 /// What an agent did, to be told to a journal.
 #[derive(Debug, Clone)]
 pub(super) struct Told {
@@ -434,16 +448,20 @@ impl World {
     }
 
     pub(super) fn try_integrate(&self) -> Result<Integrated, crate::integrate::Error> {
+        self.integrate_with(&Leave::default())
+    }
+
+    pub(super) fn integrate_with(&self, leave: &Leave<'_>) -> Result<Integrated, crate::integrate::Error> {
         let state = self.state();
         let journal = self.journal.borrow();
         integrate(&Integration {
             facts: self.facts(&state),
             target: Some(main_branch()),
             onto: self.repository.resolve("main").unwrap(),
-            asked: Asker::User,
-            authority: Authority::Granted,
-            ending: &|| false,
-            pause: &|_| {},
+            asked: leave.asked,
+            authority: leave.authority,
+            ending: leave.ending,
+            pause: leave.pause,
             journal: &*journal,
         })
     }
@@ -456,6 +474,15 @@ impl World {
         &self,
         integrated: &Integrated,
         target: &RefName,
+    ) -> Result<Landed, crate::integrate::Error> {
+        self.land_with(integrated, target, &Leave::default())
+    }
+
+    pub(super) fn land_with(
+        &self,
+        integrated: &Integrated,
+        target: &RefName,
+        leave: &Leave<'_>,
     ) -> Result<Landed, crate::integrate::Error> {
         let state = self.state();
         let journal = self.journal.borrow();
@@ -472,10 +499,10 @@ impl World {
             timeout: Duration::from_mins(1),
             patience: Patience::default(),
             notice: &|_| {},
-            asked: Asker::User,
-            authority: Authority::Granted,
-            ending: &|| false,
-            pause: &|_| {},
+            asked: leave.asked,
+            authority: leave.authority,
+            ending: leave.ending,
+            pause: leave.pause,
             journal: &*journal,
         })
     }
