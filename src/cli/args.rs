@@ -184,12 +184,14 @@ Examples:
   sandbox clean --dry-run
   sandbox clean login-3")]
     Clean(CleanArgs),
-    /// Check this machine and repository
+    /// Check this machine and repository, or what is kept of a run
     #[command(after_help = "\
 Examples:
   sandbox doctor
-  sandbox doctor --json")]
-    Doctor,
+  sandbox doctor --json
+  sandbox doctor --run
+  sandbox doctor --run login-3 --repair")]
+    Doctor(DoctorArgs),
     /// Write a starter plan
     #[command(after_help = "\
 Examples:
@@ -241,7 +243,7 @@ impl Verb {
             Self::Stop(_) => "stop",
             Self::Runs => "runs",
             Self::Clean(_) => "clean",
-            Self::Doctor => "doctor",
+            Self::Doctor(_) => "doctor",
             Self::Init(_) => "init",
             Self::Plan(PlanArgs { verb: PlanVerb::Check(_) }) => "plan check",
             Self::Turn(_) => "turn",
@@ -249,6 +251,18 @@ impl Verb {
             Self::Man(_) => "man",
         }
     }
+}
+
+/// What `doctor` looks at.
+#[derive(Debug, Clone, Default, Args)]
+pub struct DoctorArgs {
+    /// Look at what is kept of this run, or of the newest, instead of the machine: what is missing or damaged, and what
+    /// depends on it
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "")]
+    pub run: Option<String>,
+    /// Write anew what follows from the journal: status.json, git-progress, cards, and the journal's torn last line
+    #[arg(long, requires = "run")]
+    pub repair: bool,
 }
 
 /// What boxes may do without.

@@ -137,6 +137,12 @@ pub enum Error {
         /// The repository.
         path: PathBuf,
     },
+    /// The folder is in a repository, but not in its work tree.
+    #[error("`{}` is not in the work tree of its repository", path.display())]
+    OutsideWorkTree {
+        /// Where we are.
+        path: PathBuf,
+    },
     /// A branch that a worktree was to be made on is there already.
     #[error("branch `{}` exists already: delete or rename it", branch.short())]
     BranchExists {
@@ -203,6 +209,7 @@ impl Error {
             | Self::NoCommit { .. }
             | Self::MissingObject { .. }
             | Self::Bare { .. }
+            | Self::OutsideWorkTree { .. }
             | Self::BranchExists { .. }
             | Self::BranchInTheWay { .. }
             | Self::WorktreeOdd { .. }

@@ -23,6 +23,11 @@ pub struct Rescue {
     pub left_out: Vec<String>,
 }
 
+impl Rescue {
+    /// Which parent of [`Self::commit`] the commit of the index is.
+    pub(super) const INDEX_PARENT: usize = 1;
+}
+
 impl Checkout {
     /// Captures the checkout into commits, with a copy of the index: no file of the user's and no index changes.
     ///

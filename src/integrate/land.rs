@@ -17,8 +17,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::git::{
-    Checkout, FastForward, NewCommit, Operation, OperationKind, RefEdit, Renames, Repository, Swap, TreeChange,
-    Worktree, load_operations,
+    Checkout, FastForward, Forward, NewCommit, Operation, OperationKind, RefEdit, Renames, Repository, Swap,
+    TreeChange, Worktree, load_operations,
 };
 use crate::model::currency::{Asker, Authority, Begin, Claim, Input, Item, Refusal, Release, Sight, permit, step};
 use crate::model::event::{Currency, Effect, EffectKind, EventKind, Identity, Subject};
@@ -126,7 +126,7 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
     if !is_users_branch(landing.target) {
         return Ok(Landed::Refused(vec![gates::not_a_target(landing.target)]));
     }
-    let _lock = RepositoryLock::acquire(landing.state_dir, landing.patience, landing.notice)?;
+    let lock = RepositoryLock::acquire(landing.state_dir, landing.patience, landing.notice)?;
     let told = Following::new(landing.journal, landing.state);
     for claim in landing.state.open_claims.iter().filter(|claim| claim.effect == EffectKind::Land) {
         match settle_locked(landing.repository, &told, claim)? {
@@ -136,7 +136,7 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
     }
     let (mut asked, mut waited) = (landing.asked, false);
     loop {
-        match attempt(landing, &told, asked)? {
+        match attempt(landing, &told, &lock, asked)? {
             Tried::Ended(landed) => return Ok(landed),
             Tried::Busy(blocks) if waited => return Ok(Landed::Refused(blocks)),
             // Looking is no attempt, and most such locks are gone in a moment.
@@ -157,7 +157,7 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
 }
 
 /// One try: looks at everything, claims, acts, reads back.
-fn attempt(landing: &Landing<'_>, told: &Following<'_>, asked: Asker) -> Result<Tried, Error> {
+fn attempt(landing: &Landing<'_>, told: &Following<'_>, lock: &RepositoryLock, asked: Asker) -> Result<Tried, Error> {
     let ended = |landed| Ok(Tried::Ended(landed));
     if landing.candidate == landing.expected_tip {
         return ended(Landed::Nothing);
@@ -180,7 +180,7 @@ fn attempt(landing: &Landing<'_>, told: &Following<'_>, asked: Asker) -> Result<
         Standing::Refused(blocks) => ended(Landed::Refused(blocks)),
         Standing::Busy(blocks) => Ok(Tried::Busy(blocks)),
         Standing::Nowhere => land_ref(landing, told, asked),
-        Standing::In(path) => land_checkout(landing, told, asked, &path),
+        Standing::In(path) => land_checkout(landing, told, asked, lock, &path),
     }
 }
 
@@ -243,7 +243,7 @@ fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
     for worktree in &worktrees {
         let Some(git_dir) = &worktree.git_dir else { continue };
         let is_holder = holds(&worktree);
-        let in_the_way = |it: &Operation| is_holder || it.branch.as_ref() == Some(landing.target);
+        let in_the_way = |it: &Operation| is_holder || it.branches.contains(landing.target);
         let found = load_operations(git_dir)?;
         for it in found.iter().filter(|it| in_the_way(it)) {
             let told = gates::operation(&worktree.path, it);
@@ -255,7 +255,9 @@ fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
         blocks.push(gates::several_holders(landing.target, &paths));
     }
     for holder in &holders {
-        if !holder.path.is_dir() {
+        if holder.path == landing.repository.common_dir() {
+            blocks.push(gates::place_unknown(landing.target, &holder.path));
+        } else if !holder.path.is_dir() {
             blocks.push(gates::missing_worktree(landing.target, &holder.path));
         } else if is_agents(landing, &holder.path) {
             blocks.push(gates::agents_worktree(landing.target, &holder.path));
@@ -343,7 +345,13 @@ fn land_ref(landing: &Landing<'_>, told: &Following<'_>, asked: Asker) -> Result
 }
 
 /// The target is checked out: the checkout goes with it.
-fn land_checkout(landing: &Landing<'_>, told: &Following<'_>, asked: Asker, path: &Path) -> Result<Tried, Error> {
+fn land_checkout(
+    landing: &Landing<'_>,
+    told: &Following<'_>,
+    asked: Asker,
+    lock: &RepositoryLock,
+    path: &Path,
+) -> Result<Tried, Error> {
     let checkout = Checkout::open(landing.repository.git(), path)?;
     let incoming = load_incoming(landing.repository, landing.expected_tip, landing.candidate)?;
     let obstacles = checkout.load_obstacles(&incoming)?;
@@ -356,7 +364,15 @@ fn land_checkout(landing: &Landing<'_>, told: &Following<'_>, asked: Asker, path
         Ok(effect) => effect,
         Err(refusal) => return Ok(Tried::Ended(Landed::NotBegun(refusal))),
     };
-    let forwarded = checkout.fast_forward(landing.target, landing.expected_tip, landing.candidate, landing.timeout);
+    let forward = Forward {
+        target: landing.target,
+        old: landing.expected_tip,
+        new: landing.candidate,
+        timeout: landing.timeout,
+        // Should we die, whoever takes the lock next waits for this git to end before it looks at what it did.
+        held: Some(lock.share()?),
+    };
+    let forwarded = checkout.fast_forward(forward);
     Ok(match (settle_locked(landing.repository, told, &effect)?, forwarded) {
         (Settled::Confirmed, _) => Tried::Ended(done(landing, Some(path))),
         (Settled::Stuck(blocks), _) => Tried::Ended(Landed::Refused(blocks)),
@@ -375,9 +391,8 @@ fn land_checkout(landing: &Landing<'_>, told: &Following<'_>, asked: Asker, path
         (Settled::Released(Release::Untouched | Release::Undone), Ok(FastForward::Refused { message })) => {
             Tried::WithoutEffect(Ok(Landed::Refused(vec![gates::git_refused(path, &message)])))
         }
-        (Settled::Released(Release::Untouched | Release::Undone), Err(error)) => {
-            Tried::WithoutEffect(Err(error.into()))
-        }
+        // Ended by a signal, or out of time: what that was is not known, and may be so again.
+        (Settled::Released(Release::Untouched | Release::Undone), Err(error)) => return Err(error.into()),
     })
 }
 

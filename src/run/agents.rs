@@ -411,7 +411,7 @@ impl Crew {
 }
 
 /// Where one of an agent's worktrees is remembered.
-fn workspace_file(run: &RunDir, agent: &AgentName, generation: u32) -> PathBuf {
+pub(super) fn workspace_file(run: &RunDir, agent: &AgentName, generation: u32) -> PathBuf {
     run.agent(agent).join(format!("workspace.{generation}.json"))
 }
 

@@ -32,6 +32,7 @@ pub mod process;
 pub mod receipts;
 mod record;
 pub mod runs;
+pub mod space;
 pub mod status;
 #[cfg(test)]
 mod tests;

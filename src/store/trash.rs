@@ -263,10 +263,10 @@ fn move_into(from: BorrowedFd<'_>, name: &OsStr, trash: BorrowedFd<'_>) -> Resul
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let new = OsString::from(format!("{}-{count}", std::process::id()));
-        failpoint::here("removal before");
+        failpoint::before("removal", "").map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         match fs::renameat_with(from, name, trash, &new, RenameFlags::NOREPLACE) {
             Ok(()) => {
-                failpoint::here("removal aside");
+                failpoint::after("removal", "");
                 return Ok(new);
             }
             // Left from another process that had our number: try the next name.

@@ -1,7 +1,11 @@
 //! Tests of merging and landing, on real repositories.
 
+mod cases;
 mod currency;
 mod forks;
+mod killed;
 mod landing;
 mod merging;
+mod random;
+mod states;
 mod world;
