@@ -32,6 +32,7 @@ impl From<git::Error> for Error {
             | Git::WorktreeOdd { .. }
             | Git::WorktreeInPlace { .. }
             | Git::NoSuchCommit { .. }
+            | Git::Store(_)
             | Git::Unparsable { .. } => None,
         };
         hinted(Self::of(error.fault(), error), hint)

@@ -165,6 +165,9 @@ pub enum Error {
         /// What is different.
         detail: String,
     },
+    /// A folder of the program's own could not be made.
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
     /// A worktree's entry was to be dropped while its folder is still there.
     #[error("the folder of worktree `{}` is still there: it must be moved away first", path.display())]
     WorktreeInPlace {
@@ -215,6 +218,7 @@ impl Error {
             | Self::WorktreeOdd { .. }
             | Self::WorktreeInPlace { .. } => Fault::Repository,
             Self::NoSuchCommit { .. } => Fault::Usage,
+            Self::Store(error) => error.fault(),
             Self::Unparsable { .. } => Fault::Internal,
         }
     }

@@ -21,14 +21,13 @@ use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use tempfile::TempDir;
-
 use super::command::{Access, Command};
 use super::conflict::{self, Conflict};
 use super::error::Error;
 use super::objects::{Blob, ModeKind};
 use super::repository::Repository;
 use crate::model::{CommitId, ObjectId, TreeId};
+use crate::store::{Scratch, StateDir};
 
 /// Attribute files over this size are ignored by git itself.
 const ATTRIBUTES_LIMIT: u64 = 100 << 20;
@@ -75,7 +74,7 @@ pub struct Merger {
     repository: Repository,
     target: CommitId,
     drivers: Vec<OsString>,
-    scratch: Option<TempDir>,
+    scratch: Option<Scratch>,
 }
 
 impl Merger {
@@ -178,10 +177,8 @@ pub(super) fn merge_drivers(repository: &Repository) -> Result<Vec<OsString>, Er
 }
 
 /// Writes the attribute files of a commit, and nothing else, into a new folder.
-fn export_attributes(repository: &Repository, target: &CommitId) -> Result<TempDir, Error> {
-    let place = std::env::temp_dir();
-    let made = tempfile::Builder::new().prefix("sandbox-attributes-").tempdir();
-    let scratch = made.map_err(Error::file("create a folder in", &place))?;
+fn export_attributes(repository: &Repository, target: &CommitId) -> Result<Scratch, Error> {
+    let scratch = Scratch::below(&StateDir::in_common_dir(repository.common_dir()).scratch(), "attributes")?;
     let tree = repository.load_commit(target)?.tree;
     for (path, entry) in repository.load_tree(&tree)? {
         // Git does not follow an attribute file that is a link, and no path in a sound tree leads out of it.

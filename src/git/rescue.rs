@@ -34,7 +34,7 @@ impl Checkout {
     /// `tip` is the commit that is checked out. The copied index keeps what git knows of unchanged files, so this costs one
     /// scan.
     pub fn capture_rescue(&self, tip: &CommitId, author: &Signature, message: &str) -> Result<Rescue, Error> {
-        let scratch = Quarantine::in_temporary_folder(self.repository())?;
+        let scratch = Quarantine::in_scratch(self.repository())?;
         let copy = scratch.path().join("index");
         let index = self.repository().git_dir().join("index");
         // Without an index nothing is staged, and git takes an absent one for an empty one.

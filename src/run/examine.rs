@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::agents::workspace_file;
 use super::derived::Derived;
 use super::error::Error;
 use crate::change::bundle;
@@ -272,7 +271,7 @@ impl Looking<'_> {
             return;
         }
         for generation in 1.. {
-            let path = workspace_file(self.run, &agent.name, generation);
+            let path = self.run.workspace(&agent.name, generation);
             let loaded = json::load::<WorkspaceRecord>(&path).map(|found| found.is_some());
             // There is one at least, and after it as many as there are.
             if generation > 1 && matches!(loaded, Ok(false)) {

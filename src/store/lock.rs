@@ -209,13 +209,13 @@ fn whole_file(kind: i32) -> libc::flock {
 
 /// A file that is locked.
 #[derive(Debug)]
-struct HeldFile {
+pub(super) struct HeldFile {
     file: File,
 }
 
 impl HeldFile {
     /// Takes the lock, unless it is held.
-    fn try_acquire(path: &Path) -> Result<Option<Self>, Error> {
+    pub(super) fn try_acquire(path: &Path) -> Result<Option<Self>, Error> {
         loop {
             let file = open(path)?;
             match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {

@@ -62,7 +62,16 @@ impl Trash {
 
     /// For the folder that a worktree lies in.
     pub fn of_workplace(place: &Workplace) -> Self {
-        let root = place.worktree().parent().unwrap_or(Path::new("/"));
+        Self::of_folder(place.worktree().parent().unwrap_or(Path::new("/")))
+    }
+
+    /// For the folder of a repository's worktrees.
+    pub fn of_workplaces(root: &Path) -> Self {
+        Self::of_folder(root)
+    }
+
+    /// For a folder that holds nothing but what is the program's.
+    pub(super) fn of_folder(root: &Path) -> Self {
         Self { root: root.to_owned(), trash: root.join(".trash") }
     }
 
