@@ -20,43 +20,14 @@ pub fn see_target(
     if tip == from {
         return Ok(tip);
     }
-    let ends = from.as_ref().zip(tip.as_ref());
-    let is_below = |(old, new): (&CommitId, &CommitId)| repository.is_ancestor(old, new);
-    let onward = ends.map(is_below).transpose()?.unwrap_or(false);
-    let back = ends.map(|(old, new)| is_below((new, old))).transpose()?.unwrap_or(false);
-    let how = movement(from.is_some(), tip.is_some(), onward, back);
+    let how = match (&from, &tip) {
+        (_, None) => Movement::Deleted,
+        (None, Some(_)) => Movement::Restored,
+        (Some(from), Some(tip)) if repository.is_ancestor(from, tip)? => Movement::Advanced,
+        (Some(from), Some(tip)) if repository.is_ancestor(tip, from)? => Movement::Rewound,
+        (Some(_), Some(_)) => Movement::Rewritten,
+    };
     let moved = TargetMoved { target: target.clone(), from, to: tip.clone(), how };
     journal.record(Subject::run(), EventKind::TargetMoved(moved))?;
     Ok(tip)
-}
-
-/// How a branch moved that was there, or is: `onward`, `back`: which end has the other in its history.
-fn movement(was: bool, is: bool, onward: bool, back: bool) -> Movement {
-    match (was, is) {
-        (_, false) => Movement::Deleted,
-        (false, true) => Movement::Restored,
-        (true, true) if onward => Movement::Advanced,
-        (true, true) if back => Movement::Rewound,
-        (true, true) => Movement::Rewritten,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_way_a_branch_can_move() {
-        let table = [
-            ((true, true, true, false), Movement::Advanced),
-            ((true, true, false, true), Movement::Rewound),
-            ((true, true, false, false), Movement::Rewritten),
-            ((true, false, false, false), Movement::Deleted),
-            ((false, false, false, false), Movement::Deleted),
-            ((false, true, false, false), Movement::Restored),
-        ];
-        for ((was, is, onward, back), wanted) in table {
-            assert_eq!(movement(was, is, onward, back), wanted, "{was} {is} {onward} {back}");
-        }
-    }
 }

@@ -238,3 +238,7 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "admission_tests.rs"]
+mod admission;

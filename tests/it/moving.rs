@@ -327,6 +327,28 @@ fn what_had_no_effect_is_tried_once_more_and_no_more() {
 }
 
 #[test]
+fn what_a_merge_gives_is_asked_once_more_before_it_is_a_persons_matter() {
+    let world = ready();
+    let file = plan(&world, ONE);
+    git_that(&world, &asked("*merge-tree*"), "touch $C/instead");
+    world.sandbox(&["run", &file]).expect(0);
+    assert_done(&world);
+    assert_eq!(told(&journal(&world, "one-1"), "card.opened").len(), 0);
+
+    let world = ready();
+    let file = plan(&world, ONE);
+    git_that(&world, &asked("*merge-tree*"), "rm -f $C/done; touch $C/instead");
+    world.sandbox(&["run", &file, "--land"]).expect(5);
+    let events = journal(&world, "one-1");
+    let (previews, cards) = (told(&events, "merge.previewed"), told(&events, "card.opened"));
+    assert_eq!((&previews[0]["currency"], &previews[0]["result"]), (&"UNKNOWN".into(), &"error".into()));
+    assert_eq!((cards.len(), &cards[0]["kind"]), (1, &"merge_error".into()), "not a conflict without files");
+    assert_eq!(told(&events, "effect.claimed").len(), 0, "and nothing is begun");
+    fs::remove_file(world.bin.join("git")).unwrap();
+    world.sandbox(&["merge"]).expect(0);
+}
+
+#[test]
 fn a_candidate_that_could_not_be_moved_is_moved_at_the_second_try() {
     let world = ready();
     let file = plan(&world, ONE);
@@ -497,6 +519,8 @@ fn several_runs_land_on_one_target_one_after_the_other() {
     git_that(&world, &asked("*merge?--ff-only*"), "touch $C/held; while ! test -e $C/go; do sleep 0.05; done");
     let first = Going::start(&world, &["land", "first-1", "--json"]);
     until("the first is at its act", || control(&world).join("held").exists().then_some(()));
+    let twice = world.sandbox(&["land", "first-1"]).expect(7);
+    assert!(twice.stderr.contains("`first-1` is held by"), "one process at a time has a run: {twice:?}");
     let second = Going::start(&world, &["land", "second-2", "--json"]);
     until("the second comes to its landing", || {
         let events = journal(&world, "second-2");

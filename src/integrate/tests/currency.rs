@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::world::{Leave, World, main_branch, name, put, task};
-use crate::integrate::{Error, Integrated, Landed};
+use crate::integrate::{Error, Integrated, Landed, see_target};
 use crate::model::currency::{Asker, Authority, Refusal, State};
-use crate::model::event::{Effect, EffectKind, EventKind};
+use crate::model::event::{Effect, EffectKind, EventKind, Movement};
 use crate::store::Record;
 
 /// One agent that changes a file and makes another, in the order in which git writes them.
@@ -150,10 +150,11 @@ fn half_a_landing_is_taken_back_and_tried_once_more_after_a_moment() {
     assert!(matches!(landed, Landed::Done { .. }), "{landed:?}");
 }
 
-/// What is the user's, but for the times that the index remembers: files that were taken back are newer.
+/// What is the user's, but for the times that the index remembers, as files that were taken back are newer, and for what
+/// git says of where it began.
 fn users(world: &World) -> std::collections::BTreeMap<String, Vec<u8>> {
     let mut users = world.users();
-    users.remove("git index");
+    users.retain(|key, _| key != "git index" && key != "git ORIG_HEAD");
     let status = world.run("status", &["--porcelain"]);
     users.insert("status".to_owned(), status.into_bytes());
     users
@@ -191,4 +192,34 @@ fn what_was_merged_for_exactly_this_is_laid_out_again_and_is_no_new_attempt() {
     world.user_commits("c.txt", "theirs\n");
     assert!(world.integrate_with(&Leave { asked: Asker::Run, ..Leave::default() }).unwrap().held_back.is_none());
     assert_eq!(effects(&world, EffectKind::Merge).pop().unwrap().1.works.len(), 1);
+}
+
+/// Every way a branch can move: told once each, and a branch that stands still is not told of.
+#[test]
+fn each_move_of_the_target_is_told_once_and_as_what_it_is() {
+    let world = world();
+    let on = world.commit(&world.base, std::slice::from_ref(&world.base), &[put("b.txt", "on\n")]);
+    let aside = world.commit(&world.base, std::slice::from_ref(&world.base), &[put("b.txt", "aside\n")]);
+    world.run("switch", &["-q", "--detach"]);
+    let table = [
+        (Some(&on), Movement::Advanced),
+        (Some(&aside), Movement::Rewritten),
+        (Some(&world.base), Movement::Rewound),
+        (None, Movement::Deleted),
+        (Some(&on), Movement::Restored),
+    ];
+    for (to, how) in table {
+        match to {
+            Some(to) => world.run("update-ref", &["refs/heads/main", to.as_str()]),
+            None => world.run("update-ref", &["-d", "refs/heads/main"]),
+        };
+        for _ in 0..2 {
+            let journal = world.journal.borrow();
+            let tip = see_target(&world.repository, &*journal, &journal.state(), &main_branch()).unwrap();
+            assert_eq!(tip.as_ref(), to, "{how:?}");
+        }
+        let state = world.state();
+        assert_eq!((state.target_moves.last().map(|moved| moved.how), state.target_tip.as_ref()), (Some(how), to));
+    }
+    assert_eq!(world.state().target_moves.len(), table.len());
 }

@@ -7,19 +7,17 @@ use crate::model::event::{Currency, Invocation};
 
 /// The states and what they mean, then what each input makes of each state.
 pub fn table() -> String {
-    let mut text = "| state | meaning |\n|---|---|\n".to_owned();
-    for state in State::ALL {
-        text.push_str(&format!("| `{}` | {} |\n", state.name(), state.meaning()));
-    }
-    text.push_str("\n| what happens |");
-    State::ALL.iter().for_each(|state| text.push_str(&format!(" {} |", state.name())));
-    text.push_str("\n|---|---|---|---|---|---|---|\n");
-    for (name, answers) in rows() {
-        text.push_str(&format!("| {name} |"));
-        answers.iter().for_each(|answer| text.push_str(&format!(" {answer} |")));
-        text.push('\n');
-    }
-    text
+    let states: Vec<String> =
+        State::ALL.iter().map(|state| format!("| `{}` | {} |", state.name(), state.meaning())).collect();
+    let names: Vec<&str> = State::ALL.iter().map(|state| state.name()).collect();
+    let inputs: Vec<String> =
+        rows().into_iter().map(|(name, answers)| format!("| {name} | {} |", answers.join(" | "))).collect();
+    format!(
+        "| state | meaning |\n|---|---|\n{}\n\n| what happens | {} |\n|---|---|---|---|---|---|---|\n{}\n",
+        states.join("\n"),
+        names.join(" | "),
+        inputs.join("\n"),
+    )
 }
 
 /// One row for each input, with what becomes of an item in each state: the state it comes to, or the refusal's name.
