@@ -7,8 +7,8 @@ use super::status::{stage_name, verdict_words};
 use super::text;
 use crate::model::RefName;
 use crate::model::event::{
-    AttemptFinished, CandidateAdvanced, Event, EventKind, MergePreviewed, PreviewResult, RunFinished, RunStarted,
-    Stage, StageEnter, Subject, TurnFinished, VerifyFinished,
+    AttemptFinished, CandidateAdvanced, EffectKind, Event, EventKind, MergePreviewed, PreviewResult, RunFinished,
+    RunStarted, Stage, StageEnter, Subject, TurnFinished, VerifyFinished,
 };
 
 /// How much to tell.
@@ -88,9 +88,17 @@ impl Human {
                 verbose(format!("moving {} to {}", effect.reference.short(), effect.after.short()))
             }
             EventKind::EffectConfirmed(effect) => {
-                normal(format!("landed: {} is now {}", effect.reference.short(), effect.after.short()))
+                let moved = format!("{} is now {}", effect.reference.short(), effect.after.short());
+                match effect.effect {
+                    EffectKind::Merge => verbose(moved),
+                    EffectKind::Land => normal(format!("landed: {moved}")),
+                }
             }
-            EventKind::EffectReleased(effect) => loud(format!("{} was not moved", effect.reference.short())),
+            EventKind::EffectReleased(effect) => {
+                let note = effect.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
+                loud(format!("{} was not moved{note}", effect.reference.short()))
+            }
+            EventKind::TargetMoved(moved) => loud(super::moves::words(moved)),
             EventKind::CardOpened(card) => loud(format!("card {} ({}): {}", card.id, card.kind, card.summary)),
             EventKind::CardClosed(closed) => normal(format!("card {} closed: {}", closed.card, closed.resolution)),
             EventKind::MergePreviewed(previewed) => Some(previewed_words(previewed)),

@@ -24,6 +24,7 @@ mod invariants;
 mod isolation;
 mod landing;
 mod limits;
+mod moving;
 mod nested;
 mod network;
 mod outside;
