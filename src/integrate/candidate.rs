@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use crate::git::{NewCommit, RefEdit, Swap};
 use crate::model::card::{Card, CardKind};
 use crate::model::change::{CheckpointKind, GitCheckpoint};
-use crate::model::event::{CandidateAdvanced, CardClosed, EventKind, MergePreviewed, PreviewResult, Subject};
+use crate::model::event::{CandidateAdvanced, CardClosed, EventKind, MergePreviewed, PreviewResult, Shape, Subject};
+use crate::model::plan::History;
 use crate::model::{AgentName, CardId, CommitId, ObjectId, RefName, TreeId};
 use crate::store::Record;
 
@@ -72,10 +73,11 @@ pub fn integrate(integration: &Integration<'_>) -> Result<Integrated, Error> {
     }
     let opened = open_cards(integration, &previews)?;
     let closed = close_cards(integration, &previews)?;
-    tell_merges(integration, &reference, &previews)?;
-    swap(integration, &reference, Some(&begun), &previews.candidate)?;
+    keep_merges(integration, &previews)?;
+    let candidate = tell_merges(integration, &reference, &previews)?;
+    swap(integration, &reference, Some(&begun), &candidate)?;
     Ok(Integrated {
-        candidate: previews.candidate,
+        candidate,
         tree: previews.tree,
         onto: integration.onto.clone(),
         agents: previews.agents,
@@ -104,6 +106,8 @@ fn begin(integration: &Integration<'_>, reference: &RefName) -> Result<ObjectId,
         to: integration.onto.clone(),
         tree: facts.repository.load_commit(&integration.onto)?.tree,
         contribution: None,
+        merge: None,
+        history: None,
     };
     integration.journal.record(Subject::run(), EventKind::CandidateAdvanced(begun))?;
     swap(integration, reference, found.as_ref(), &integration.onto)?;
@@ -197,13 +201,18 @@ fn keep_sides(facts: &Facts<'_>, card: &Card) -> Result<(), Error> {
         committer: &signature,
         message: &format!("Both sides of card {}\n", card.id),
     })?;
+    set(facts, name, &commit, "sandbox: card")
+}
+
+/// Sets a ref that only this run writes.
+fn set(facts: &Facts<'_>, name: RefName, commit: &CommitId, why: &str) -> Result<(), Error> {
     let new = commit.object().clone();
     let edit = match facts.repository.load_ref(&name)? {
         Some(old) if old == new => return Ok(()),
         Some(old) => RefEdit::Update { name, new, old },
         None => RefEdit::Create { name, new },
     };
-    match facts.repository.swap_refs(&[edit], "sandbox: card")? {
+    match facts.repository.swap_refs(&[edit], why)? {
         Swap::Done => Ok(()),
         Swap::Lost { name, found, .. } => {
             let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
@@ -249,16 +258,38 @@ fn resolution(card: &Card, previewed: &Previewed) -> Option<String> {
     }
 }
 
-/// Tells of every merge, in order.
-fn tell_merges(integration: &Integration<'_>, reference: &RefName, previews: &Previews) -> Result<(), Error> {
+/// Keeps the merges behind squashed commits from git's collection: whatever builds on them is held against them.
+fn keep_merges(integration: &Integration<'_>, previews: &Previews) -> Result<(), Error> {
+    let facts = &integration.facts;
+    if facts.plan.history != History::Squash || previews.candidate == integration.onto {
+        return Ok(());
+    }
+    set(facts, RefName::merges(facts.run.id()), &previews.candidate, "sandbox: merges")
+}
+
+/// The commit that a merge is squashed to: its tree and its words, on the candidate as it is.
+fn squashed(facts: &Facts<'_>, merge: &CommitId, onto: &CommitId) -> Result<CommitId, Error> {
+    let merge = facts.repository.load_commit(merge)?;
+    Ok(facts.repository.write_commit(&NewCommit {
+        tree: &merge.tree,
+        parents: std::slice::from_ref(onto),
+        author: &merge.author,
+        committer: &merge.committer,
+        message: &merge.message_text(),
+    })?)
+}
+
+/// Tells of every merge, in order, and gives the last.
+fn tell_merges(integration: &Integration<'_>, reference: &RefName, previews: &Previews) -> Result<CommitId, Error> {
     let facts = &integration.facts;
     let mut at = integration.onto.clone();
+    let mut behind = at.clone();
     let mut at_tree = facts.repository.load_commit(&at)?.tree;
     for previewed in &previews.agents {
         let Some(made) = &previewed.contribution else { continue };
-        let changed = match &previewed.placed {
-            Placed::Merged { changed, .. } => Some(changed),
-            Placed::Contained => None,
+        let (merged, changed) = match &previewed.placed {
+            Placed::Merged { commit, tree, history, changed } => (Some((commit, tree, history)), Some(changed)),
+            Placed::Contained => (None, None),
             Placed::Absent(_)
             | Placed::Nothing
             | Placed::Conflict(_)
@@ -269,8 +300,16 @@ fn tell_merges(integration: &Integration<'_>, reference: &RefName, previews: &Pr
             | Placed::Error(_) => continue,
         };
         let from = at.clone();
-        if let Placed::Merged { commit, tree, .. } = &previewed.placed {
-            (at, at_tree) = (commit.clone(), tree.clone());
+        let mut history = None;
+        if let Some((commit, tree, shape)) = merged {
+            behind = commit.clone();
+            (at, at_tree, history) = match facts.plan.history {
+                History::Merge | History::Commits => (commit.clone(), tree.clone(), shape.clone()),
+                History::Squash => {
+                    let shape = Shape { form: History::Squash, commits: 0, reason: None };
+                    (squashed(facts, commit, &from)?, tree.clone(), Some(shape))
+                }
+            };
         }
         // What is contained is part of the candidate as it is: a step that leads nowhere.
         let advanced = CandidateAdvanced {
@@ -280,6 +319,8 @@ fn tell_merges(integration: &Integration<'_>, reference: &RefName, previews: &Pr
             to: at.clone(),
             tree: at_tree.clone(),
             contribution: Some(made.commit.clone()),
+            merge: (behind != at).then(|| behind.clone()),
+            history,
         };
         let subject = Subject::agent(&previewed.agent);
         integration.journal.record(subject.clone(), EventKind::CandidateAdvanced(advanced))?;
@@ -300,5 +341,5 @@ fn tell_merges(integration: &Integration<'_>, reference: &RefName, previews: &Pr
             integration.journal.record(subject, EventKind::CheckpointCreated(Box::new(checkpoint)))?;
         }
     }
-    Ok(())
+    Ok(at)
 }

@@ -28,6 +28,7 @@ mod facts;
 mod forecast;
 mod fork;
 mod gates;
+mod history;
 mod land;
 mod message;
 mod order;

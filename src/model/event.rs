@@ -17,7 +17,7 @@ use super::gate::GateBlock;
 use super::ids::{AgentName, CardId, CommitId, RefName, RunId, TreeId, TurnId};
 use super::outcome::{AttemptOutcome, LimitMet, ProcessEnd, Verdict, VerifyStatus};
 use super::path::RepoPath;
-use super::plan::Argv;
+use super::plan::{Argv, History};
 
 /// The version of the event format.
 pub const VERSION: u32 = 1;
@@ -597,6 +597,33 @@ pub struct CandidateAdvanced {
     pub tree: TreeId,
     /// What was merged; `None` where the candidate begins anew at the target's tip.
     pub contribution: Option<CommitId>,
+    /// The merge that previews go on from, where [`Self::to`] is another commit with the same tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<CommitId>,
+    /// What form the work has in the candidate's history, where the plan asks for another than a merge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<Shape>,
+}
+
+impl CandidateAdvanced {
+    /// The commit that previews go on from.
+    pub fn previewed(&self) -> &CommitId {
+        self.merge.as_ref().unwrap_or(&self.to)
+    }
+}
+
+/// What form an agent's work has in the candidate's history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shape {
+    /// The form.
+    pub form: History,
+    /// How many commits of the agent's own were made again there.
+    #[serde(default)]
+    pub commits: u64,
+    /// Why it is not the form that the plan asks for, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Data of `verify.finished`.

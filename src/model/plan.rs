@@ -36,6 +36,12 @@ pub struct Plan {
     pub jobs: usize,
     /// Whether landing may, or should, follow.
     pub land: LandMode,
+    /// What of an agent's work becomes of the target's history.
+    #[serde(default)]
+    pub history: History,
+    /// The subject of a merge, with the [`PLACEHOLDERS`] in it; `None` for the usual one.
+    #[serde(default)]
+    pub message: Option<String>,
     /// How long the whole run may take.
     pub timeout: Option<SignedDuration>,
     /// How worktrees are prepared.
@@ -68,6 +74,37 @@ pub enum LandMode {
     /// Landing follows at once when the gate opens.
     Auto,
 }
+
+/// What form the work of agents has in the target's history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum History {
+    /// A merge of one commit that holds all of an agent's work.
+    #[default]
+    Merge,
+    /// One commit with one parent.
+    Squash,
+    /// A merge of the agent's own commits, made again one by one.
+    Commits,
+}
+
+impl History {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Merge, Self::Squash, Self::Commits];
+
+    /// The word for it in plans and events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Merge => "merge",
+            Self::Squash => "squash",
+            Self::Commits => "commits",
+        }
+    }
+}
+
+/// What may stand in the subject of a merge, to be replaced: the agent's name, its title (its name, where it has none), and
+/// the run.
+pub const PLACEHOLDERS: [&str; 3] = ["{agent}", "{title}", "{run}"];
 
 /// What network a box has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

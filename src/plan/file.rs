@@ -106,6 +106,8 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
     let target = reader.take_text(&run, "target", value::branch);
     let jobs = reader.take(&run, "jobs", |value| value::number(value, 0, 1024));
     let land = reader.take(&run, "land", value::land);
+    let history = reader.take(&run, "history", value::history).unwrap_or_default();
+    let message = reader.take_text(&run, "message", value::subject);
     let timeout = reader.take(&run, "timeout", value::duration);
     let seed = reader.take_list(&workspace, "seed", "strings", |value| value::seed(value::text(value)?));
     let setup = reader.take(&workspace, "setup", value::command);
@@ -118,6 +120,8 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
         target,
         jobs: jobs.unwrap_or(0) as usize,
         land: land.unwrap_or_default(),
+        history,
+        message,
         timeout,
         workspace: WorkspaceSettings { seed: plain(seed.unwrap_or_default()), setup },
         verify,

@@ -39,6 +39,13 @@ const KEYS: &[Key] = &[
         "`\"manual\"`",
         "whether the result may, or should, land",
     ),
+    key(
+        "run.history",
+        "`\"merge\"`, `\"squash\"` or `\"commits\"`",
+        "`\"merge\"`",
+        "what form the agents' work has in the target's history",
+    ),
+    key("run.message", "one line", "`\"Merge agent {agent}: {title}\"`", "the subject of an agent's commit in it"),
     key("run.timeout", "duration", "none", "how long the whole run may take"),
     key("sandbox.network", NETWORK, "`\"none\"`", "what network an agent has"),
     key(

@@ -181,6 +181,8 @@ fn advanced() -> CandidateAdvanced {
         to: commit('c'),
         tree: tree('c'),
         contribution: Some(commit('b')),
+        merge: None,
+        history: None,
     }
 }
 

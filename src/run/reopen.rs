@@ -222,8 +222,10 @@ impl Reopened {
                 "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work".to_owned();
             return Err(Error::NoRetry { agent: task.name.clone(), why });
         }
-        let fork =
-            state.candidate.as_ref().map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.to.clone());
+        let fork = state
+            .candidate
+            .as_ref()
+            .map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.previewed().clone());
         let had = load_workspaces(site, self.recorder.run(), &task.name)?;
         let Some(old) = had.last() else {
             return self.crew.prepare(task, 1);

@@ -15,6 +15,7 @@ mod doctor;
 mod flow;
 mod forecast;
 mod going;
+mod history;
 mod hostile;
 mod invariants;
 mod isolation;

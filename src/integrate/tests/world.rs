@@ -22,7 +22,7 @@ use crate::model::event::{
     AgentBrief, AttemptFinished, AttemptStarted, Event, EventKind, Identity, Invocation, RunStarted, Subject,
     TurnFinished, VERSION,
 };
-use crate::model::plan::{AgentTask, Contract, LandMode, Plan, SandboxSettings, WorkspaceSettings};
+use crate::model::plan::{AgentTask, Contract, History, LandMode, Plan, SandboxSettings, WorkspaceSettings};
 use crate::model::run::RunState;
 use crate::model::{AgentName, AttemptOutcome, CommitId, ProcessEnd, RefName, RunId, TreeId, TurnId};
 use crate::plan::CompiledContract;
@@ -178,6 +178,8 @@ impl World {
             target: None,
             jobs: 2,
             land: LandMode::Manual,
+            history: History::default(),
+            message: None,
             timeout: None,
             workspace: WorkspaceSettings::default(),
             verify: None,

@@ -16,6 +16,8 @@ fn other_value(key: &Key) -> &'static str {
         "run.target" => "'release/1'",
         "run.jobs" | "attempts" => "3",
         "run.land" => "'auto'",
+        "run.history" => "'squash'",
+        "run.message" => "'{title} ({agent} of {run})'",
         "run.timeout" | "verify.timeout" => "'1h 30m'",
         "sandbox.network" => "'host'",
         "verify.network" => "{ deny = ['b.example:1'], inject = { 'a.example' = { header = 'x', env = 'K' } } }",
