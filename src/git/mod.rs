@@ -20,7 +20,6 @@
 //! milliseconds, and a wedged one would hold up everything after it.
 
 pub mod checkout;
-mod child;
 pub mod command;
 pub mod conflict;
 pub mod diff;
