@@ -51,8 +51,60 @@ pub struct Plan {
     /// Globs of more paths whose change waits for a decision, whoever owns them.
     #[serde(default)]
     pub protect: Vec<String>,
+    /// The user's commands for what happens in a run.
+    #[serde(default)]
+    pub hooks: Hooks,
     /// The agents, in the order of the file. That order decides merging.
     pub agents: Vec<AgentTask>,
+}
+
+/// Commands that are run outside every box when something happens in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hooks {
+    /// What is run when.
+    pub commands: BTreeMap<HookPoint, Argv>,
+    /// How long each may take.
+    pub timeout: SignedDuration,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self { commands: BTreeMap::new(), timeout: SignedDuration::from_secs(30) }
+    }
+}
+
+/// When a hook is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookPoint {
+    /// A run began.
+    RunStarted,
+    /// An attempt of an agent ended.
+    AgentFinished,
+    /// A card was opened.
+    CardOpened,
+    /// The gate was asked.
+    GateDecided,
+    /// The target was moved.
+    Landed,
+}
+
+impl HookPoint {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::RunStarted, Self::AgentFinished, Self::CardOpened, Self::GateDecided, Self::Landed];
+
+    /// Its name in plans and events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RunStarted => "run_started",
+            Self::AgentFinished => "agent_finished",
+            Self::CardOpened => "card_opened",
+            Self::GateDecided => "gate_decided",
+            Self::Landed => "landed",
+        }
+    }
 }
 
 impl Plan {
@@ -289,6 +341,9 @@ pub struct RunSettings {
     /// Where the host paths of the plan led. Empty, too, in a run that was begun by a version that did not keep it.
     #[serde(default)]
     pub pinned_paths: PinnedPaths,
+    /// The hooks of the user's own settings, as they were when the run began.
+    #[serde(default)]
+    pub user_hooks: Hooks,
     /// Anything a later version adds is carried along unread.
     #[serde(default)]
     pub extra: BTreeMap<String, serde_json::Value>,

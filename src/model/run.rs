@@ -299,7 +299,8 @@ impl RunState {
             }
             EventKind::GateDecided(decided) => self.gate = Some(decided.clone()),
             EventKind::CheckpointCreated(checkpoint) => self.checkpoints.push((**checkpoint).clone()),
-            EventKind::ChangeDetected(_)
+            EventKind::HookFinished(_)
+            | EventKind::ChangeDetected(_)
             | EventKind::VerifierFresh(_)
             | EventKind::CompletionBlocked(_)
             | EventKind::Unknown { .. } => {}

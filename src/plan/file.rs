@@ -13,7 +13,8 @@ use toml::de::DeTable;
 
 use crate::model::AgentName;
 use crate::model::plan::{
-    AgentTask, Argv, Contract, Limits, Network, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
+    AgentTask, Argv, Contract, HookPoint, Hooks, Limits, Network, Plan, SandboxSettings, VerifySettings,
+    WorkspaceSettings,
 };
 
 use super::check;
@@ -113,6 +114,7 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
     let setup = reader.take(&workspace, "setup", value::command);
     let verify = read_verify(reader, root, &sandbox);
     let protect = reader.take_texts(&root.section("verify"), "protect", value::glob).map(plain).unwrap_or_default();
+    let hooks = read_hooks(reader, root);
     let drafts = read_agents(reader, root, &sandbox);
     check::agents(reader, &drafts);
     Some(Plan {
@@ -126,6 +128,7 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
         workspace: WorkspaceSettings { seed: plain(seed.unwrap_or_default()), setup },
         verify,
         protect,
+        hooks,
         agents: drafts.into_iter().map(|draft| draft.task).collect::<Option<_>>()?,
     })
 }
@@ -269,6 +272,20 @@ fn read_verify<'t>(
     let sandbox = verifier_sandbox(sandbox, network, env, timeout);
     check_variables(reader, &section, &sandbox);
     command.map(|command| VerifySettings { command, timeout, sandbox })
+}
+
+fn read_hooks<'t>(reader: &mut Reader<'t>, root: &Section<'_, 't>) -> Hooks {
+    let section = root.section("hooks");
+    let mut hooks = Hooks::default();
+    for point in HookPoint::ALL {
+        if let Some(command) = reader.take(&section, point.name(), value::command) {
+            hooks.commands.insert(point, command);
+        }
+    }
+    if let Some(timeout) = reader.take(&section, "timeout", value::duration) {
+        hooks.timeout = timeout;
+    }
+    hooks
 }
 
 /// Tells of variables that would be in a box twice, at the network that is written in `section`, or its variables.

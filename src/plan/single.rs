@@ -1,7 +1,8 @@
 //! A plan of one agent, without a file: what `exec` runs.
 
 use crate::model::plan::{
-    AgentTask, Argv, Contract, History, LandMode, Network, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
+    AgentTask, Argv, Contract, History, Hooks, LandMode, Network, Plan, SandboxSettings, VerifySettings,
+    WorkspaceSettings,
 };
 
 use super::finding::{Finding, Findings, Severity};
@@ -82,6 +83,7 @@ impl Single {
             workspace: self.workspace,
             verify: self.verify,
             protect: Vec::new(),
+            hooks: Hooks::default(),
             agents: vec![agent],
         })
     }

@@ -66,6 +66,7 @@ pub fn plan(site: &Site, runs: &[RunDir], named: bool) -> Result<Vec<Item>, Erro
         let (owner, (action, reason)) = match occupant {
             Occupant::Agent { name, .. } => (name.to_string(), judge(folder, named)),
             Occupant::Verify => ("verify".to_owned(), judge(folder, named)),
+            Occupant::Hook => ("hook".to_owned(), judge(folder, named)),
             // What a person does by hand is in no snapshot, while it waits to be taken in.
             Occupant::Card(card) if is_closed(folder, &card) => {
                 (format!("card {card}"), (Action::Remove, "its card is closed".to_owned()))

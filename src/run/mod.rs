@@ -17,8 +17,10 @@ mod error;
 mod finish;
 mod forecaster;
 pub mod gate;
+mod hooks;
 mod isolation;
 mod keep;
+mod premerge;
 mod recorder;
 pub mod reopen;
 pub mod resume;
@@ -32,6 +34,7 @@ pub mod stop;
 
 pub use coordinator::{Options, Report, allow_degraded, execute, open_networks};
 pub use error::Error;
+pub use hooks::commands_outside;
 pub use recorder::{Observer, Recorder};
 pub use signals::{Ending, Signals};
 pub use site::{Site, root_for};

@@ -1,10 +1,11 @@
 //! The one writer of a run's journal, and what is derived from it as it grows.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::Serialize;
 
+use super::hooks::Runner;
 use crate::model::change::{GitChangeSet, GitProgressState};
 use crate::model::event::{Event, EventKind, Subject};
 use crate::model::run::RunState;
@@ -42,6 +43,20 @@ struct Inner {
     state: RunState,
     progress: Option<GitProgressState>,
     observer: Box<dyn Observer>,
+    hooks: Option<Runner>,
+}
+
+/// A recorder that does not keep the journal open.
+pub(super) struct WeakRecorder {
+    run: RunDir,
+    inner: Weak<Mutex<Inner>>,
+}
+
+impl WeakRecorder {
+    /// The recorder, while somebody has it.
+    pub(super) fn upgrade(&self) -> Option<Recorder> {
+        Some(Recorder { run: self.run.clone(), inner: self.inner.upgrade()? })
+    }
 }
 
 /// What `status.json` holds.
@@ -69,7 +84,7 @@ impl Recorder {
         for event in events {
             follow(&mut progress, &event.kind);
         }
-        let inner = Inner { writer, state, progress, observer };
+        let inner = Inner { writer, state, progress, observer, hooks: None };
         Self { run, inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -81,6 +96,26 @@ impl Recorder {
     /// Has something said that is no event.
     pub fn warn(&self, text: &str) {
         self.lock().observer.warning(text);
+    }
+
+    /// The same, for whom it must not wait.
+    pub(super) fn downgrade(&self) -> WeakRecorder {
+        WeakRecorder { run: self.run.clone(), inner: Arc::downgrade(&self.inner) }
+    }
+
+    /// Has the user's commands run for what is told from now on.
+    pub(super) fn run_hooks(&self, runner: Option<Runner>) {
+        self.lock().hooks = runner;
+    }
+
+    /// Waits for the user's commands, within bounds, and runs no more.
+    pub(super) fn end_hooks(&self) {
+        // They record their ends, so the lock must not be held meanwhile.
+        let runner = self.lock().hooks.take();
+        let left_out = runner.map_or(0, Runner::finish);
+        if left_out > 0 {
+            self.warn(&format!("{left_out} hooks were not run: those before them took too long"));
+        }
     }
 
     /// The run's state as it is now.
@@ -109,8 +144,11 @@ impl Record for Recorder {
         if let Err(error) = derived {
             tracing::warn!(%error, "a derived file was not written");
         }
-        let Inner { observer, state, .. } = &mut *inner;
+        let Inner { observer, state, hooks, .. } = &mut *inner;
         observer.event(&event, state);
+        if let Some(hooks) = hooks {
+            hooks.tell(&event);
+        }
         Ok(event)
     }
 
@@ -159,6 +197,7 @@ fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
         | EventKind::MergePreviewed(_)
         | EventKind::CandidateAdvanced(_)
         | EventKind::GateDecided(_)
+        | EventKind::HookFinished(_)
         | EventKind::ScopeWarning(_)
         | EventKind::VerifierFresh(_)
         | EventKind::CompletionBlocked(_)

@@ -12,6 +12,7 @@ use super::agents::{Crew, Seat, load_workspaces};
 use super::coordinator::{Report, close_on_fault, require_secrets};
 use super::error::Error;
 use super::finish::Finish;
+use super::hooks::{HookSet, Runner};
 use super::isolation;
 use super::keep::{Keeper, Kept};
 use super::recorder::{Observer, Recorder};
@@ -67,6 +68,8 @@ impl Reopened {
                 tracing::warn!(?repair, "the end of the journal was repaired");
             }
             let recorder = Recorder::new(writer, &opened.events, observer);
+            let hooks = HookSet { plan: settings.plan.hooks.clone(), user: settings.user_hooks.clone() };
+            recorder.run_hooks(Runner::start(hooks, &site, &recorder, &opened.events, signals.kill.clone())?);
             Ok::<_, Error>((recorder, settings, site.load_head()?))
         })?;
         let state = recorder.state();
@@ -125,6 +128,7 @@ impl Reopened {
             capturer: &self.crew.capturer,
             head: &self.crew.head,
             signals: &self.signals,
+            asks_hook: false,
         }
     }
 
@@ -151,17 +155,18 @@ impl Reopened {
     }
 
     /// Lands the candidate if the gate is open. What was never integrated or judged is so first.
-    pub async fn land(&self) -> Result<Report, Error> {
-        close_on_fault(&self.recorder, self.do_land().await)
+    /// `asks_hook`: the user's own `pre-merge-commit` hook has a say.
+    pub async fn land(&self, asks_hook: bool) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_land(asks_hook).await)
     }
 
-    async fn do_land(&self) -> Result<Report, Error> {
+    async fn do_land(&self, asks_hook: bool) -> Result<Report, Error> {
         self.close_interrupted(NeverBegun::Closed).await?;
         self.integrate_if_needed().await?;
         if !self.recorder.state().verifier_is_fresh() {
             self.finish().verify(false).await?;
         }
-        self.finish().conclude(true).await
+        Finish { asks_hook, ..self.finish() }.conclude(true).await
     }
 
     /// Previews and candidate, where those there are not of the agents' present work.

@@ -1,4 +1,7 @@
-#![expect(clippy::disallowed_methods, reason = "this is the one place that starts the user's own commands outside a box")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the one place that starts the user's own commands outside a box"
+)]
 //! Commands of the user's own, run outside every box and with all of the user's authority: hooks.
 //!
 //! Such a command comes from the user, or from a plan that was frozen before any agent ran, never from what an agent wrote.

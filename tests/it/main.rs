@@ -16,6 +16,7 @@ mod flow;
 mod forecast;
 mod going;
 mod history;
+mod hooks;
 mod hostile;
 mod invariants;
 mod isolation;

@@ -22,7 +22,7 @@ use crate::model::event::{
     AgentBrief, AttemptFinished, AttemptStarted, Event, EventKind, Identity, Invocation, RunStarted, Subject,
     TurnFinished, VERSION,
 };
-use crate::model::plan::{AgentTask, Contract, History, LandMode, Plan, SandboxSettings, WorkspaceSettings};
+use crate::model::plan::{AgentTask, Contract, History, Hooks, LandMode, Plan, SandboxSettings, WorkspaceSettings};
 use crate::model::run::RunState;
 use crate::model::{AgentName, AttemptOutcome, CommitId, ProcessEnd, RefName, RunId, TreeId, TurnId};
 use crate::plan::CompiledContract;
@@ -184,6 +184,7 @@ impl World {
             workspace: WorkspaceSettings::default(),
             verify: None,
             protect: Vec::new(),
+            hooks: Hooks::default(),
             agents,
         };
         let identity = Identity::default();

@@ -30,7 +30,7 @@ fn other_value(key: &Key) -> &'static str {
         "sandbox.hide" => "['/srv/sockets']",
         "sandbox.nested" => "true",
         "sandbox.env" | "verify.env" => "['API_KEY']",
-        "sandbox.limits.time" | "sandbox.limits.idle" => "'7m'",
+        "hooks.timeout" | "sandbox.limits.time" | "sandbox.limits.idle" => "'7m'",
         "sandbox.limits.output" | "sandbox.limits.memory" | "sandbox.limits.disk" | "sandbox.limits.file_size" => {
             "'5GiB'"
         }
@@ -41,6 +41,7 @@ fn other_value(key: &Key) -> &'static str {
         "turns" => "[['a'], ['b', 'c']]",
         "verify.protect" | "owns" | "shares" => "['three/**']",
         "verify.cache" => "['target']",
+        hook if hook.starts_with("hooks.") => "['notify', 'x']",
         "title" => "'The first'",
         "after" => "['two']",
         "use" => "'command'",
