@@ -70,7 +70,7 @@ fn each_point_has_its_command_run_with_the_event() {
     let told = of("hook.finished");
     assert_eq!(told.len(), 5, "{told:?}");
     assert!(
-        told.iter().all(|event| event["data"]["error"].is_null() && event["data"]["end"]["exited"] == 0),
+        told.iter().all(|event| event["data"]["error"].is_null() && event["data"]["end"]["value"] == 0),
         "{told:?}"
     );
     let seq = of("effect.confirmed")[0]["seq"].clone();
@@ -128,7 +128,7 @@ fn what_goes_wrong_with_a_hook_is_told_and_changes_nothing() {
     let told = of_type(&events, "hook.finished");
     let of = |name: &str| &told.iter().find(|event| event["data"]["hook"] == name).unwrap()["data"];
     assert_eq!(of("run_started")["timedOut"], true);
-    assert_eq!(of("agent_finished")["end"]["exited"], 3);
+    assert_eq!(of("agent_finished")["end"]["value"], 3);
     assert!(of("gate_decided")["error"].as_str().unwrap().starts_with("could not be run"));
     for words in ["took too long", "exit status 3", "could not be run"] {
         assert!(ran.stderr.contains(words), "no `{words}` in {}", ran.stderr);
@@ -273,7 +273,7 @@ fn a_merge_hook_that_says_no_or_changes_files_refuses_the_landing() {
         ("dies", "kill -9 $$", vec!["signal 9"]),
         ("edits", "echo more >> new.txt", vec!["changed `new.txt`"]),
         ("stages", "echo more >> new.txt; git add new.txt; echo n > new.txt", vec!["changed `new.txt`"]),
-        ("deletes", "git rm -q docs/x.txt", vec!["changed `docs/x.txt`"]),
+        ("deletes", "git rm -qf docs/x.txt", vec!["changed `docs/x.txt`"]),
         ("adds", "echo x > added; git add added", vec!["changed `added`"]),
     ] {
         let world = landing();
