@@ -20,8 +20,10 @@ use crate::git::{self, Chosen, Conflict, Entry, Merger, Mode, NewCommit, TreeCha
 use crate::model::card::{Answer, AnswerKind, Card, CardKind, ResolvedPath, Sides};
 use crate::model::event::{Currency, Shape};
 use crate::model::plan::{AgentTask, History};
+use crate::model::refusal::Refusal;
 use crate::model::{AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, TreeId};
 use crate::plan::{CompiledContract, Graph, Protected};
+use crate::store::space;
 
 use super::contribution::{Contribution, Work, contribution};
 use super::currency::{Observation, currency, observation_key};
@@ -178,6 +180,12 @@ fn start(question: &Question<'_>, tree: &TreeId) -> Result<CommitId, Error> {
     for step in facts.state.steps.iter().rev() {
         let Some(merge) = &step.merge else { continue };
         if facts.repository.is_ancestor(&step.to, question.onto)? {
+            // Where somebody deleted the ref that keeps it, what builds on it is held against what is left.
+            match facts.repository.load_commit(merge) {
+                Ok(_) => {}
+                Err(git::Error::MissingObject { .. }) => return Ok(question.onto.clone()),
+                Err(error) => return Err(error.into()),
+            }
             let signature = facts.signature();
             return Ok(facts.repository.write_commit(&NewCommit {
                 tree,
@@ -439,6 +447,12 @@ impl Walk<'_, '_> {
         let placed = match preview {
             Ok(git::Preview::Clean { tree }) => self.take_in(at, &made, tree, &terms)?,
             Ok(git::Preview::Conflict(conflict)) => self.settle(at, &made, &conflict, terms)?,
+            // That git could not be run, or had no room, says nothing about the work.
+            Err(error)
+                if Refusal::behind(&error).is_some() || space::is_full(self.question.facts.repository.common_dir()) =>
+            {
+                return Err(error.into());
+            }
             Err(error) => self.error(&made, &error.to_string()),
         };
         Ok((placed, merges))
