@@ -536,8 +536,8 @@ impl Walk<'_, '_> {
 
     /// Protected paths that it changed, apart from those that a card of its contract is about already.
     fn protected(&self, task: &AgentTask, changes: &[TreeChange], outside: &[RepoPath]) -> Vec<HeldPath> {
-        let changed = changes.iter().filter(|change| outside.binary_search(&change.path).is_err());
-        let held = changed.filter_map(|change| {
+        let inside = changes.iter().filter(|change| outside.binary_search(&change.path).is_err());
+        let held = inside.filter_map(|change| {
             let glob = self.protected.holds(&change.path, &task.contract)?;
             let text = format!("`{}` is protected by `{glob}`, and no glob of the contract names it", change.path);
             Some(HeldPath { path: change.path.clone(), entry: change.new.clone(), text })
@@ -642,8 +642,7 @@ impl Walk<'_, '_> {
         let changes = facts.repository.load_changes(&self.tree, &tree, git::Renames::Ignore)?;
         self.candidate = commit.clone();
         self.tree = tree.clone();
-        let changed = changes.into_iter().map(|change| change.path).collect();
-        Ok(Placed::Merged { commit, tree, history, changed })
+        Ok(Placed::Merged { commit, tree, history, changed: changes.into_iter().map(|change| change.path).collect() })
     }
 
     /// What a merge of an agent brings in beside the tree, and how that is told where the plan asks for the agents' own
