@@ -20,8 +20,9 @@ use crate::git::{self, Chosen, Conflict, Entry, Merger, Mode, NewCommit, TreeCha
 use crate::model::card::{Answer, AnswerKind, Card, CardKind, ResolvedPath, Sides};
 use crate::model::event::Currency;
 use crate::model::plan::AgentTask;
+use crate::model::run::AgentState;
 use crate::model::{AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, TreeId};
-use crate::plan::{CompiledContract, Graph, Protected};
+use crate::plan::{Graph, Protected, Scope};
 
 use super::contribution::{Contribution, Work, contribution};
 use super::currency::{Observation, currency, observation_key};
@@ -438,16 +439,16 @@ impl Walk<'_, '_> {
 
     /// The cards of what must not be merged without a decision.
     fn held(&self, task: &AgentTask, made: &Contribution) -> Result<Vec<Card>, Error> {
-        let compiled = CompiledContract::new(&task.contract)
-            .map_err(|source| Error::Contract { agent: task.name.clone(), source })?;
+        let granted = self.question.facts.state.agent(&task.name).map_or(&[][..], AgentState::granted);
+        let scope = Scope::new(task, granted).map_err(|source| Error::Contract { agent: task.name.clone(), source })?;
         let mut cards = Vec::new();
-        let outside = contract::outside(&made.changes, &compiled);
+        let outside = contract::outside(&made.changes, &scope.compiled);
         if !outside.is_empty() {
             let of_outside = |change: &&TreeChange| outside.binary_search(&change.path).is_ok();
             let changes: Vec<TreeChange> = made.changes.iter().filter(of_outside).cloned().collect();
-            cards.push(self.in_run(board::scope(&task.name, &task.contract, &changes)));
+            cards.push(self.in_run(board::scope(&task.name, &scope.contract, &changes)));
         }
-        let protected = self.protected(task, made, &outside);
+        let protected = self.protected(&scope, made, &outside);
         if !protected.is_empty() {
             cards.push(self.in_run(board::held(CardKind::Protected, &task.name, &protected)));
         }
@@ -456,10 +457,10 @@ impl Walk<'_, '_> {
     }
 
     /// Protected paths that it changed, apart from those that a card of its contract is about already.
-    fn protected(&self, task: &AgentTask, made: &Contribution, outside: &[RepoPath]) -> Vec<HeldPath> {
+    fn protected(&self, scope: &Scope, made: &Contribution, outside: &[RepoPath]) -> Vec<HeldPath> {
         let changed = made.changes.iter().filter(|change| outside.binary_search(&change.path).is_err());
         let held = changed.filter_map(|change| {
-            let glob = self.protected.holds(&change.path, &task.contract)?;
+            let glob = self.protected.holds(&change.path, &scope.contract)?;
             let text = format!("`{}` is protected by `{glob}`, and no glob of the contract names it", change.path);
             Some(HeldPath { path: change.path.clone(), entry: change.new.clone(), text })
         });

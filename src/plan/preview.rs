@@ -71,10 +71,14 @@ pub struct AgentPreview {
     pub owns: Vec<String>,
     /// The paths it may change beside others.
     pub shares: Vec<String>,
+    /// The paths that it is given when it asks for them.
+    pub may_ask: Vec<String>,
     /// How often it may be tried.
     pub attempts: u32,
     /// Its commands, a turn each.
     pub turns: Vec<CommandPreview>,
+    /// The folder they start in; `None` is the repository's root.
+    pub workdir: Option<String>,
     /// Its box.
     pub sandbox: BoxPreview,
 }
@@ -117,6 +121,8 @@ pub struct VerifyPreview {
     pub command: CommandPreview,
     /// How long it may take.
     pub timeout: SignedDuration,
+    /// The folder it starts in; `None` is the repository's root.
+    pub workdir: Option<String>,
     /// Its box.
     pub sandbox: BoxPreview,
 }
@@ -137,8 +143,10 @@ impl Preview {
                 prerequisites: names(&graph.prerequisites(place)),
                 owns: agent.contract.owns.clone(),
                 shares: agent.contract.shares.clone(),
+                may_ask: agent.may_ask.clone(),
                 attempts: agent.attempts,
                 turns: agent.turns.iter().map(CommandPreview::new).collect(),
+                workdir: agent.workdir.clone(),
                 sandbox: (&agent.sandbox).into(),
             }
         });
@@ -155,6 +163,7 @@ impl Preview {
             verify: plan.verify.as_ref().map(|verify| VerifyPreview {
                 command: CommandPreview::new(&verify.command),
                 timeout: verify.timeout,
+                workdir: verify.workdir.clone(),
                 sandbox: (&verify.sandbox).into(),
             }),
         }

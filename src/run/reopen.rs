@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use sandbox::Layer;
 
@@ -86,7 +86,16 @@ impl Reopened {
         for text in isolation::warnings(&capturer.host, &left_out) {
             recorder.warn(&text);
         }
-        let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
+        let crew = Crew {
+            site,
+            plan,
+            recorder: recorder.clone(),
+            capturer,
+            head,
+            base,
+            signals: signals.clone(),
+            asking: Mutex::default(),
+        };
         Ok(Self { crew: Arc::new(crew), recorder, signals, land })
     }
 
@@ -201,8 +210,7 @@ impl Reopened {
         let seat = stage(&self.recorder, Subject::agent(agent), enter, prepared).await?;
         match seat {
             Some(seat) => {
-                let numbers = first..first.saturating_add(task.attempts);
-                crew.attempts(task, seat, numbers, &self.recorder).await?;
+                crew.attempts(task, seat, (first, task.attempts), &self.recorder).await?;
             }
             None => return self.finish().conclude(false).await,
         }

@@ -111,6 +111,8 @@ pub(super) fn task(agent: &str, owns: &[&str], after: &[&str]) -> AgentTask {
         after: after.iter().map(|it| name(it)).collect(),
         attempts: 3,
         turns: Vec::new(),
+        workdir: None,
+        may_ask: Vec::new(),
         sandbox: SandboxSettings::default(),
     }
 }
@@ -368,6 +370,7 @@ impl World {
             branch: RefName::agent_branch(self.run.id(), &task.name),
             worktree: PathBuf::from("/nowhere"),
             adapter: "command".to_owned(),
+            granted: Vec::new(),
             degraded: std::collections::BTreeSet::new(),
         };
         let finished = TurnFinished {
