@@ -439,12 +439,12 @@ Examples:
   sandbox board resolve c1a2 --done          take what was merged there
   sandbox board resolve c1a2 --from my-merge")]
     Resolve(ResolveArgs),
-    /// Let an agent's work be merged although it lies outside its contract
+    /// Let an agent's work be merged although it lies outside its contract, or grant what it asks for
     #[command(after_help = "\
 Examples:
   sandbox board approve c1a2 --why 'the lock file had to change'")]
     Approve(DecideArgs),
-    /// Leave the work out that a card holds
+    /// Leave the work out that a card holds, or refuse what it asks for
     #[command(after_help = "\
 Examples:
   sandbox board dismiss c1a2 --why 'done by hand meanwhile'")]

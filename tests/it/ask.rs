@@ -303,7 +303,12 @@ fn where_nothing_can_be_asked() {
     let outside = world.sandbox(&["ask", "--owns", "a", "--why", "x"]).expect(2);
     assert!(outside.stderr.contains("no agent's box"), "{outside:?}");
     let setup = "[workspace]\nsetup = ['sh', '-c', 'sandbox ask --owns a --why x; test $? = 4']\n";
-    world.sandbox(&["run", &plan(&world, &(text("", "echo 1 > src/a.txt") + setup))]).expect(0);
+    // A verifier has nobody to ask, and is told so at once.
+    let asking = text("", "echo 1 > src/a.txt").replace(
+        "command = ['true']",
+        "command = ['sh', '-c', 'for it in turn \"ask --owns a --why x\"; do timeout 20 sandbox $it; test $? = 2 || exit 1; done']",
+    );
+    world.sandbox(&["run", &plan(&world, &(asking + setup))]).expect(0);
     assert_eq!(of_type(&world, "card.opened").len(), 0);
     world.set("SANDBOX_DEGRADED", "namespaces");
     let degraded = world.sandbox(&["ask", "--owns", "a", "--why", "x", "--json"]).expect(4).json();
