@@ -18,6 +18,10 @@ pub const GLOBS_MAX: usize = 16;
 /// The longest glob of a request, in bytes.
 pub const GLOB_MAX: usize = 256;
 
+/// How many commas a glob of a request may have. Each glob that braces stand for is compared by itself, and an agent is not to
+/// have us busy for long.
+pub const COMMAS_MAX: usize = 4;
+
 /// The longest reason, in characters.
 pub const WHY_MAX: usize = 300;
 
@@ -85,6 +89,11 @@ impl Ask {
             if glob.len() > GLOB_MAX {
                 return Err(format!("a glob of it is longer than {GLOB_MAX} bytes"));
             }
+            if glob.matches(',').count() > COMMAS_MAX {
+                return Err(format!(
+                    "`{glob}` has more than {COMMAS_MAX} commas: write several globs instead of braces"
+                ));
+            }
             if glob.chars().any(char::is_control) {
                 return Err(format!("`{}` has a control character", glob.escape_default()));
             }
@@ -112,7 +121,7 @@ mod tests {
         let long = format!(r#"{{"owns":["{}"],"why":"x"}}"#, "a".repeat(GLOB_MAX + 1));
         let many =
             format!(r#"{{"owns":[{}],"why":"x"}}"#, (0..17).map(|n| format!("\"g{n}\"")).collect::<Vec<_>>().join(","));
-        let refused: [(&[u8], &str); 12] = [
+        let refused: [(&[u8], &str); 13] = [
             (b"", "cannot be read"),
             (b"{}", "cannot be read"),
             (b"[\"docs/**\"]", "cannot be read"),
@@ -123,6 +132,7 @@ mod tests {
             (br#"{"owns":[],"why":"x"}"#, "asks for nothing"),
             (br#"{"owns":["a"],"why":" \n\u0007 "}"#, "does not say why"),
             (br#"{"owns":["a\u001b[31m"],"why":"x"}"#, "control character"),
+            (br#"{"owns":["{a,b}{a,b}{a,b}{a,b}{a,b}"],"why":"x"}"#, "commas"),
             (long.as_bytes(), "longer than"),
             (many.as_bytes(), "at most 16"),
         ];

@@ -75,6 +75,11 @@ impl CompiledContract {
         Ok(Self { owns: read(&contract.owns)?, shares: read(&contract.shares)? })
     }
 
+    /// A contract of which these paths are all.
+    pub(super) fn owning(owns: GlobSet) -> Self {
+        Self { owns, shares: GlobSet::default() }
+    }
+
     /// All its globs.
     pub(super) fn globs(&self) -> impl Iterator<Item = &Glob> {
         self.owns.globs().iter().chain(self.shares.globs())

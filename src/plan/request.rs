@@ -2,7 +2,6 @@
 //! everything about contracts, and not on the files there happen to be.
 
 use crate::model::AgentName;
-use crate::model::plan::Contract;
 
 use super::contract::CompiledContract;
 use super::glob::{Glob, GlobSet};
@@ -20,7 +19,7 @@ pub struct Wanted<'a> {
     /// What is protected in this plan.
     pub protected: &'a Protected,
     /// The contracts of all other agents.
-    pub others: &'a [(AgentName, Contract)],
+    pub others: &'a [(AgentName, CompiledContract)],
 }
 
 impl Wanted<'_> {
@@ -49,13 +48,10 @@ impl Wanted<'_> {
 
     /// Contracts that it would overlap with.
     fn overlaps(&self, budget: &mut Budget) -> Result<Vec<String>, TooComplex> {
-        let owns = self.globs.globs().iter().map(|glob| glob.text().to_owned()).collect();
-        // Globs that have been read before.
-        let mine = CompiledContract::new(&Contract { owns, shares: Vec::new() }).unwrap_or_default();
+        let mine = CompiledContract::owning(self.globs.clone());
         let mut found = Vec::new();
-        for (agent, contract) in self.others {
-            let Ok(theirs) = CompiledContract::new(contract) else { continue };
-            if let Some(overlap) = mine.overlaps(&theirs, budget)?.first() {
+        for (agent, theirs) in self.others {
+            if let Some(overlap) = mine.overlaps(theirs, budget)?.first() {
                 let (glob, path) = (&self.globs.globs()[overlap.first], shown(&overlap.path.to_string()));
                 found.push(format!("{}: {path} is in the contract of `{agent}`", shown(glob.text())));
             }

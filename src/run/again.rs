@@ -116,8 +116,11 @@ mod tests {
         for outcome in O::ALL {
             for (left, more) in [(0, false), (0, true), (2, false), (2, true)] {
                 let expected = match (outcome, left, more) {
-                    (O::Completed | O::NoChanges, _, true) => Next::WithMore,
-                    (O::Failed | O::TimedOut | O::Idle | O::OutputLimit | O::Limit, _, true) => Next::WithMore,
+                    (
+                        O::Completed | O::NoChanges | O::Failed | O::TimedOut | O::Idle | O::OutputLimit | O::Limit,
+                        _,
+                        true,
+                    ) => Next::WithMore,
                     (O::Failed | O::TimedOut | O::Idle | O::OutputLimit | O::Limit, 2, false) => Next::Try,
                     _ => Next::Nothing,
                 };

@@ -8,10 +8,9 @@ use crate::agent::ask::{Answer as Became, Ask, Desk, Reply};
 use crate::board;
 use crate::model::card::{Answer, AnswerKind, Card, CardState, ScopeRequest};
 use crate::model::event::{CardClosed, EventKind, Subject};
-use crate::model::plan::Contract;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, TurnId};
-use crate::plan::{Budget, GlobSet, Protected, Scope, TooComplex, Wanted, is_covered};
+use crate::plan::{Budget, CompiledContract, GlobSet, Protected, Scope, TooComplex, Wanted, is_covered};
 use crate::store::{Error, Record};
 
 /// How many globs an agent may ask for in a run.
@@ -118,9 +117,9 @@ impl Crew {
         let may_ask =
             GlobSet::compile(&task.may_ask).map_err(|(at, cause)| format!("`{}`: {cause}", task.may_ask[at]))?;
         let others = self.plan.agents.iter().filter(|other| other.name != *agent);
-        let others: Vec<(AgentName, Contract)> = others
+        let others: Vec<(AgentName, CompiledContract)> = others
             .map(|other| {
-                Ok((other.name.clone(), Scope::new(other, &state.granted(&other.name)).map_err(told)?.contract))
+                Ok((other.name.clone(), Scope::new(other, &state.granted(&other.name)).map_err(told)?.compiled))
             })
             .collect::<Result<_, String>>()?;
         let id = board::request_id(agent, &ask.owns);
@@ -201,7 +200,7 @@ impl Crew {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::plan::{AgentTask, SandboxSettings};
+    use crate::model::plan::{AgentTask, Contract, SandboxSettings};
 
     fn texts(globs: &[&str]) -> Vec<String> {
         globs.iter().map(|glob| (*glob).to_owned()).collect()
@@ -235,13 +234,13 @@ mod tests {
 
     #[test]
     fn every_ruling() {
+        type Row<'a> = (&'a [&'a str], &'a [&'a str], &'a [&'a str], Option<&'a Card>, usize, Option<Ruling>);
         let open = card(CardState::NeedsHuman, None);
         let dismissed = card(CardState::Closed, Some(AnswerKind::Dismissed));
         let approved = card(CardState::Closed, Some(AnswerKind::Approved));
         let refused = || Ruling::Refused("dismissed by Ada: no".to_owned());
         // Which of its states are alive takes one of very many sets.
         let hard = format!("*a{}", "[ab]".repeat(24));
-        type Row<'a> = (&'a [&'a str], &'a [&'a str], &'a [&'a str], Option<&'a Card>, usize, Option<Ruling>);
         let table: [Row<'_>; 14] = [
             // asked for, granted since, the plan's rule, the card of before, globs asked for before
             (&["src/a"], &[], &[], None, 0, Some(Ruling::Owned)),
@@ -263,7 +262,8 @@ mod tests {
         for (globs, granted, may_ask, card, asked, expected) in table {
             let (globs, may_ask) =
                 (GlobSet::compile(&texts(globs)).unwrap(), GlobSet::compile(&texts(may_ask)).unwrap());
-            let others = [("other".parse().unwrap(), Contract { owns: texts(&["theirs/**"]), shares: Vec::new() })];
+            let theirs = Contract { owns: texts(&["theirs/**"]), shares: Vec::new() };
+            let others = [("other".parse().unwrap(), CompiledContract::new(&theirs).unwrap())];
             let protected = Protected::new(&[]).unwrap();
             let (scope, to_come) = (
                 Scope::new(&task(&["src/**"]), &[]).unwrap(),

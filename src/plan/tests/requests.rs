@@ -67,8 +67,8 @@ fn inclusion_is_exact() {
 
 #[test]
 fn what_the_plan_grants_and_why_not() {
-    let others: Vec<(AgentName, Contract)> =
-        vec![("other".parse().unwrap(), contract(&["docs/theirs/**"], &["docs/shared"]))];
+    let theirs = CompiledContract::new(&contract(&["docs/theirs/**"], &["docs/shared"])).unwrap();
+    let others: Vec<(AgentName, CompiledContract)> = vec![("other".parse().unwrap(), theirs)];
     for (wanted, may_ask, objection) in [
         (&["docs/a"][..], &["docs/**"][..], None),
         (&["docs/a", "x"], &["docs/**"], Some("`x`: the plan's `may_ask` does not cover it, `x` for one")),
