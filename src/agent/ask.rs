@@ -1,6 +1,6 @@
 //! What an agent asks for from inside its box: more paths than its contract has.
 //!
-//! Only the words are looked at here. What becomes of a request is decided by whoever knows the run ([`Desk`]); the contract of
+//! Only the words are looked at here. What becomes of a request is decided by whoever knows the run ([`Clerk`]); the contract of
 //! the attempt that asks stays as it is in any case.
 
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ pub struct Reply {
 }
 
 /// Where requests are decided.
-pub trait Desk: std::fmt::Debug + Send + Sync {
+pub trait Clerk: std::fmt::Debug + Send + Sync {
     /// Decides a request that an agent made in this turn, and writes down what must be.
     fn decide(&self, agent: &AgentName, turn: TurnId, ask: Ask) -> Result<Result<Reply, String>, store::Error>;
 }

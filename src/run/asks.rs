@@ -4,7 +4,7 @@
 //! nothing of the attempt that makes it: what is granted is part of the contract from the agent's next attempt on.
 
 use super::agents::Crew;
-use crate::agent::ask::{Answer as Became, Ask, Desk, Reply};
+use crate::agent::ask::{Answer as Became, Ask, Clerk, Reply};
 use crate::board;
 use crate::model::card::{Answer, AnswerKind, Card, CardState, ScopeRequest};
 use crate::model::event::{CardClosed, EventKind, Subject};
@@ -90,7 +90,7 @@ fn rule(case: &Case<'_>) -> Ruling {
     }
 }
 
-impl Desk for Crew {
+impl Clerk for Crew {
     fn decide(&self, agent: &AgentName, turn: TurnId, ask: Ask) -> Result<Result<Reply, String>, Error> {
         let globs = match ask.globs() {
             Ok(globs) => globs,

@@ -79,7 +79,8 @@ fn a_person_grants_it_and_the_next_attempt_has_it() {
     assert!(decided.stdout.contains("sandbox retry api --run ask-1"), "{decided:?}");
     assert_eq!(world.sandbox(&["board", "approve", id]).expect(2).code, Some(2), "an answer is given once");
     assert_eq!(of_type(&world, "attempt.started").len(), 1, "granting begins nothing");
-    world.sandbox(&["retry", "api"]).expect(0);
+    let again = world.sandbox(&["retry", "api"]).expect(0);
+    assert!(again.stderr.contains("with docs/** as granted"), "{again:?}");
     assert_eq!(shown(&world, "docs/new").as_deref(), Some("new"));
     let started = of_type(&world, "attempt.started");
     assert_eq!((started[0].get("granted"), started[1]["granted"][0].as_str()), (None, Some("docs/**")));

@@ -215,7 +215,7 @@ impl Bench {
             run: &self.run,
             task: &self.plan.agents[0],
             scope: &scope,
-            desk: None,
+            clerk: None,
             attempt: self.attempts,
             workspace: &self.workspace,
             fork: &self.fork,
