@@ -30,8 +30,14 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// How long a connection may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The most bytes a request may have.
-const REQUEST_MAX: usize = 16 * 1024;
+/// The most bytes a request to end a turn may have.
+const TURN_MAX: usize = 1024;
+
+/// The most bytes a request for paths may have.
+const ASK_MAX: usize = 16 * 1024;
+
+/// What a request for paths begins with.
+const ASK: &[u8] = b"ask ";
 
 /// The most bytes of an answer that are read.
 const ANSWER_MAX: u64 = 16 * 1024;
@@ -133,7 +139,8 @@ async fn read(stream: &mut tokio::net::UnixStream) -> Result<Wish, String> {
             break;
         }
         bytes.extend_from_slice(&chunk[..read]);
-        if bytes.len() > REQUEST_MAX {
+        let most = if bytes.starts_with(ASK) { ASK_MAX } else { TURN_MAX };
+        if bytes.len() > most {
             return Err("the request is too long".to_owned());
         }
     }
@@ -172,7 +179,7 @@ async fn answer(stream: &mut tokio::net::UnixStream, line: &str) {
 /// What a request asks for; the label of a turn cleaned to one line of printable text.
 fn parse_request(bytes: &[u8]) -> Result<Wish, String> {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    if let Some(asked) = line.strip_prefix(b"ask ") {
+    if let Some(asked) = line.strip_prefix(ASK) {
         return Ask::parse(asked).map(Wish::Paths);
     }
     let text = String::from_utf8_lossy(line);
