@@ -104,6 +104,7 @@ mod tests {
                 stage: None,
                 attempts: numbered.collect(),
                 merge: None,
+                merging: None,
             };
             assert_eq!(spent(&agent), expected, "{attempts:?}");
         }
