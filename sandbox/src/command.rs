@@ -31,6 +31,8 @@ pub struct Command {
     pub env: Vec<(OsString, OsString)>,
     /// Where it starts; the policy's working directory if not given.
     pub cwd: Option<PathBuf>,
+    /// A folder below that it starts in instead. It is looked up in the box, and no link on the way leads out of `cwd`.
+    pub below: Option<PathBuf>,
     /// Standard input.
     pub stdin: Stdio,
     /// Standard output.
@@ -62,6 +64,13 @@ impl Command {
     #[must_use]
     pub fn cwd(mut self, path: impl Into<PathBuf>) -> Self {
         self.cwd = Some(path.into());
+        self
+    }
+
+    /// Sets the folder below [`Self::cwd`] that it starts in.
+    #[must_use]
+    pub fn below(mut self, path: impl Into<PathBuf>) -> Self {
+        self.below = Some(path.into());
         self
     }
 

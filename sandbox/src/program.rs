@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::{ForkResult, Pid};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, ResolveFlags};
 use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsStr, OsString};
@@ -24,6 +24,8 @@ pub(crate) struct Program<'a> {
     pub(crate) argv: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: OsString,
+    /// The folder below that it starts in; empty for `cwd` itself.
+    pub(crate) below: OsString,
     pub(crate) enforcement: &'a Enforcement,
     pub(crate) guards: &'a Guards,
     /// The bounds it joins before anything else of it runs.
@@ -186,6 +188,19 @@ fn run(
     (ChildStage::Program, worst)
 }
 
+/// Enters the folder a command starts in. What lies below `cwd` may be the work of whoever is confined, so no link there is
+/// followed out of it.
+fn enter(cwd: &OsStr, below: &OsStr) -> std::io::Result<()> {
+    rustix::process::chdir(cwd)?;
+    if below.is_empty() {
+        return Ok(());
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let folder = rustix::fs::openat2(rustix::fs::CWD, below, flags, rustix::fs::Mode::empty(), within)?;
+    Ok(rustix::process::fchdir(folder)?)
+}
+
 fn prepare(program: &Program<'_>, streams: [OwnedFd; 3], init: Option<&UnixDatagram>) -> Result<(), Failure> {
     // First, so that everything it uses is counted.
     program.bounds.map_or(Ok(()), Group::enter).map_err(setup)?;
@@ -201,7 +216,7 @@ fn prepare(program: &Program<'_>, streams: [OwnedFd; 3], init: Option<&UnixDatag
     // The files of a work tree get ordinary modes, as if made by hand: they are compared, shared and checked in. What keeps
     // others out is the directory around them.
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
-    nix::unistd::chdir(program.cwd.as_os_str()).map_err(|errno| (ChildStage::Directory, errno as i32))?;
+    enter(&program.cwd, &program.below).map_err(|error| (ChildStage::Directory, setup(error).1))?;
     for step in program.enforcement.steps() {
         if let Step::Limit { resource, soft, hard } = step {
             limit(*resource, *soft, *hard).map_err(setup)?;

@@ -154,7 +154,7 @@ impl Sandbox {
     /// Dropped half-way, this may still start the command; [`Self::kill_all`] makes sure that none runs.
     pub async fn spawn(&self, command: Command) -> Result<Child, SpawnError> {
         let program = command.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let cwd = command.cwd.clone();
+        let (cwd, below) = (command.cwd.clone(), command.below.clone());
         let (theirs_in, stdin) = command::input(command.stdin).map_err(BoxError::from)?;
         let (theirs_out, stdout) = command::output(command.stdout).map_err(BoxError::from)?;
         let (theirs_err, stderr) = command::output(command.stderr).map_err(BoxError::from)?;
@@ -169,6 +169,7 @@ impl Sandbox {
             argv: command.argv,
             env: command.env,
             cwd: cwd.clone().map(OsString::from).unwrap_or_default(),
+            below: below.clone().map(OsString::from).unwrap_or_default(),
             files,
             aside: command.aside,
         };
@@ -177,7 +178,10 @@ impl Sandbox {
             Ok(Answer::Done) => {
                 return Ok(Child { stdin, stdout, stderr, exit, ended: None });
             }
-            Ok(answer) => spawn_error(answer, program, cwd),
+            Ok(answer) => {
+                let folder = cwd.unwrap_or_default();
+                spawn_error(answer, program, below.map_or_else(|| folder.clone(), |below| folder.join(below)))
+            }
             Err(error) => error.into(),
         };
         lock(&self.waiting).exits.remove(&id);
@@ -393,13 +397,13 @@ async fn read(control: Arc<Control>, waiting: Shared) {
     waiting.exits.clear();
 }
 
-fn spawn_error(answer: Answer, program: String, cwd: Option<PathBuf>) -> SpawnError {
+fn spawn_error(answer: Answer, program: String, cwd: PathBuf) -> SpawnError {
     match answer {
         Answer::NotStarted { stage, errno } => {
             let source = io::Error::from_raw_os_error(errno);
             match stage {
                 ChildStage::Setup => SpawnError::Setup { program, source },
-                ChildStage::Directory => SpawnError::Directory { program, cwd: cwd.unwrap_or_default(), source },
+                ChildStage::Directory => SpawnError::Directory { program, cwd, source },
                 ChildStage::Guard => SpawnError::Confine { program, source },
                 ChildStage::Program => SpawnError::Program { program, source },
             }

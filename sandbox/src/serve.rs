@@ -131,11 +131,11 @@ impl Init<'_> {
     fn obey(&mut self, order: Order, files: Vec<std::os::fd::OwnedFd>) -> io::Result<()> {
         let (id, answer) = match order {
             Order::Start { .. } => return Err(io::Error::from(io::ErrorKind::InvalidData)),
-            Order::Spawn { id, argv, env, cwd, files: given, aside } => {
+            Order::Spawn { id, argv, env, cwd, below, files: given, aside } => {
                 let cwd = if cwd.is_empty() { self.enforcement.workdir().as_os_str() } else { OsStr::new(&cwd) };
                 let (enforcement, guards) = (self.enforcement, self.guards);
                 let (bounds, group) = (self.bounds, self.family.group());
-                let program = Program { argv, env, cwd: cwd.to_owned(), enforcement, guards, bounds, group };
+                let program = Program { argv, env, cwd: cwd.to_owned(), below, enforcement, guards, bounds, group };
                 (id, self.spawn(id, &program, given, files, aside))
             }
             Order::Signal { id, signal } => (id, refused(self.family.signal(signal), Answer::Done)),

@@ -82,7 +82,15 @@ pub(crate) enum Order {
     /// First and once. `holds` tells whether the first file beside it is one to hold until the end.
     Start { enforcement: Enforcement, holds: bool },
     /// Start a command. `files` tells which of its three streams come beside the packet; the others are `/dev/null`.
-    Spawn { id: u64, argv: Vec<OsString>, env: Vec<(OsString, OsString)>, cwd: OsString, files: [bool; 3], aside: bool },
+    Spawn {
+        id: u64,
+        argv: Vec<OsString>,
+        env: Vec<(OsString, OsString)>,
+        cwd: OsString,
+        below: OsString,
+        files: [bool; 3],
+        aside: bool,
+    },
     /// A signal for every process of the box but init.
     Signal { id: u64, signal: i32 },
     /// Kill every process of the box but init.

@@ -11,19 +11,21 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use sandbox::{BoxError, Command as BoxCommand, Enforcement, Sandbox, SpawnError, Stdio};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ask::{Ask, Clerk};
 use super::denials::{Denials, Reach};
 use super::error::Error;
 use super::network::{self, Gateway};
 use super::output::{Allowance, OutputLog};
+use super::socket::{AgentSocket, Asker, Request, Wish};
 use super::supervise::{Bounds, Cut, Ended, Happening, Supervisor, output_pipe};
 use super::turn::{Progress, Scribe, TurnEnd};
-use super::turn_socket::{TurnRequest, TurnSocket};
 use crate::change::bundle::Ledger;
 use crate::change::{self, Captured, Capturer, Snapshot};
 use crate::model::change::Actor;
@@ -31,7 +33,7 @@ use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Hint, Subj
 use crate::model::plan::{AgentTask, Argv};
 use crate::model::refusal::Refusal;
 use crate::model::{AgentName, AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
-use crate::plan::CompiledContract;
+use crate::plan::Scope;
 use crate::store::lock::hold_workplace;
 use crate::store::{Record, RunDir, failpoint, space};
 use crate::workspace::{Workspace, box_variables, seen, working_box};
@@ -46,8 +48,8 @@ pub struct Assignment<'a> {
     pub run: &'a RunDir,
     /// The agent's task.
     pub task: &'a AgentTask,
-    /// Its contract, ready to judge.
-    pub contract: &'a CompiledContract,
+    /// What it may change in this attempt.
+    pub scope: &'a Scope,
     /// The attempt, from 1.
     pub attempt: u32,
     /// Its worktree.
@@ -66,6 +68,8 @@ pub struct Assignment<'a> {
     pub capturer: &'a Capturer,
     /// What is told goes here.
     pub journal: &'a dyn Record,
+    /// Where what it asks for is decided; without one it is told that nothing can be asked for.
+    pub clerk: Option<&'a dyn Clerk>,
     /// Told when everything is to stop.
     pub stop: CancellationToken,
     /// Told when not even the grace period counts any more.
@@ -139,7 +143,7 @@ pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
 /// A box, with what serves it.
 struct Opened {
     boxed: Sandbox,
-    socket: Option<TurnSocket>,
+    socket: Option<AgentSocket>,
     gateway: Option<Gateway>,
 }
 
@@ -174,8 +178,8 @@ impl<'a> Attempt<'a> {
             agent: &of.task.name,
             adapter: ADAPTER,
             fork: of.fork,
-            contract: &of.task.contract,
-            compiled: of.contract,
+            contract: &of.scope.contract,
+            compiled: &of.scope.compiled,
         };
         Self {
             of,
@@ -246,7 +250,7 @@ impl<'a> Attempt<'a> {
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
                 let open = |setup| Gateway::open(&boxed, setup, run.network(&task.name), u64::from(*attempt));
                 let gateway = proxy.map(open).transpose().map_err(Error::Pipe)?.flatten();
-                Ok(Ok(Opened { boxed, socket: listener.map(TurnSocket::new), gateway }))
+                Ok(Ok(Opened { boxed, socket: listener.map(AgentSocket::new), gateway }))
             }
             // A machine that has run out of something may have it another time: no verdict on this agent.
             Err(error) if Refusal::behind(&error).is_some_and(Refusal::is_lack) => {
@@ -256,7 +260,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn work(&mut self, boxed: &Sandbox, mut socket: Option<&mut TurnSocket>) -> Result<Option<Stop>, Error> {
+    async fn work(&mut self, boxed: &Sandbox, mut socket: Option<&mut AgentSocket>) -> Result<Option<Stop>, Error> {
         if let Some(setup) = self.of.setup
             && let Err(stop) = self.set_up(boxed, setup, socket.as_deref_mut()).await?
         {
@@ -279,7 +283,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Runs the setup command. What it writes is part of the state the attempt begins with.
-    async fn set_up(&mut self, boxed: &Sandbox, argv: &Argv, socket: Option<&mut TurnSocket>) -> Going<()> {
+    async fn set_up(&mut self, boxed: &Sandbox, argv: &Argv, socket: Option<&mut AgentSocket>) -> Going<()> {
         let turn = TurnId::new(self.of.attempt, 0);
         let ended = match self.run_command(boxed, argv, turn, socket).await {
             Ok(Ok(ended)) => ended,
@@ -322,6 +326,7 @@ impl<'a> Attempt<'a> {
             branch: RefName::agent_branch(self.of.run.id(), &self.of.task.name),
             worktree: self.of.workspace.place.worktree().to_owned(),
             adapter: ADAPTER.to_owned(),
+            granted: self.of.scope.granted.clone(),
             degraded: self.enforcement.as_ref().map(Enforcement::lacks).unwrap_or_default(),
         };
         self.scribe.record(self.subject(), EventKind::AttemptStarted(started))?;
@@ -348,7 +353,7 @@ impl<'a> Attempt<'a> {
         boxed: &Sandbox,
         argv: &Argv,
         turn: &mut u32,
-        socket: Option<&mut TurnSocket>,
+        socket: Option<&mut AgentSocket>,
     ) -> Going<()> {
         let label = shell_words::join(argv);
         let ended = match self.run_turns(boxed, argv, &label, turn, socket).await {
@@ -432,13 +437,13 @@ impl<'a> Attempt<'a> {
         argv: &Argv,
         label: &str,
         turn: &mut u32,
-        mut socket: Option<&mut TurnSocket>,
+        mut socket: Option<&mut AgentSocket>,
     ) -> Going<Ended> {
         let started = TurnStarted { label: label.to_owned(), argv: argv.clone() };
         let id = |turn: u32| TurnId::new(self.of.attempt, turn);
         self.scribe.record(Subject::turn(&self.of.task.name, id(*turn)), EventKind::TurnStarted(started.clone()))?;
         let mut log = OutputLog::open(&self.of.run.output(&self.of.task.name, id(*turn)))?;
-        let mut supervisor = match self.spawn(boxed, argv, id(*turn)).await? {
+        let mut supervisor = match self.spawn(boxed, argv, id(*turn), self.of.task.workdir.as_deref()).await? {
             Ok(supervisor) => supervisor,
             Err(stop) => return self.could_not_start(id(*turn), label, stop).await,
         };
@@ -449,9 +454,13 @@ impl<'a> Attempt<'a> {
                 supervisor.next(boxed, &mut self.bounds, &mut log, &mut on_output, socket.as_deref_mut()).await?;
             match happening {
                 Happening::Ended(ended) => return Ok(Ok(ended)),
-                Happening::TurnRequested(request) => {
+                Happening::Requested(Request { wish: Wish::Paths(ask), asker }) => {
+                    self.answer(id(*turn), ask, asker).await?;
+                    supervisor.heard();
+                }
+                Happening::Requested(Request { wish: Wish::Turn(label), asker }) => {
                     let at = TurnId::new(self.of.attempt, *turn);
-                    if self.live_turn(boxed, at, argv, request).await? {
+                    if self.live_turn(boxed, at, argv, (label, asker)).await? {
                         *turn += 1;
                         let next = TurnId::new(self.of.attempt, *turn);
                         self.scribe.record(Subject::turn(agent, next), EventKind::TurnStarted(started.clone()))?;
@@ -479,29 +488,40 @@ impl<'a> Attempt<'a> {
         boxed: &Sandbox,
         turn: TurnId,
         argv: &Argv,
-        request: TurnRequest,
+        (label, asker): (String, Asker),
     ) -> Result<bool, Error> {
         if let Err(error) = boxed.freeze().await {
             boxed.thaw().await.map_err(Error::Box)?;
-            request.answer(Err(error.to_string())).await;
+            asker.answer(Err(error.to_string())).await;
             return Ok(false);
         }
-        let captured = self.scribe.capture(turn, &request.label, &mut self.progress).await;
+        let captured = self.scribe.capture(turn, &label, &mut self.progress).await;
         boxed.thaw().await.map_err(Error::Box)?;
         let captured = match captured {
             Ok(captured) => captured,
             Err(error) => {
-                request.answer(Err(with_causes(&error))).await;
+                asker.answer(Err(with_causes(&error))).await;
                 return Ok(false);
             }
         };
-        let told =
-            TurnEnd { label: request.label.clone(), tool: argv.first().cloned(), live: true, ..TurnEnd::default() };
+        let told = TurnEnd { label, tool: argv.first().cloned(), live: true, ..TurnEnd::default() };
         self.scribe.write(turn, Actor::SubAgent, &told, &captured, &mut self.progress)?;
         self.note_lost(turn, &captured);
         let changed = self.progress.record.as_ref().map_or(0, |record| record.change_set.changed_paths.len());
-        request.answer(Ok(format!("{turn} {changed} changed paths"))).await;
+        asker.answer(Ok(format!("{turn} {changed} changed paths"))).await;
         Ok(true)
+    }
+
+    /// Has a request for more paths decided, and tells the agent. Nothing of this attempt changes by it.
+    async fn answer(&self, turn: TurnId, ask: Ask, asker: Asker) -> Result<(), Error> {
+        let Some(clerk) = self.of.clerk else {
+            asker.answer(Err("nothing can be asked for here".to_owned())).await;
+            return Ok(());
+        };
+        let decided = tokio::task::block_in_place(|| clerk.decide(&self.of.task.name, turn, ask))?;
+        let told = decided.and_then(|reply| serde_json::to_string(&reply).map_err(|error| error.to_string()));
+        asker.answer(told).await;
+        Ok(())
     }
 
     /// Runs a command to its end, with no turns of its own.
@@ -510,10 +530,10 @@ impl<'a> Attempt<'a> {
         boxed: &Sandbox,
         argv: &Argv,
         turn: TurnId,
-        mut socket: Option<&mut TurnSocket>,
+        mut socket: Option<&mut AgentSocket>,
     ) -> Going<Ended> {
         let mut log = OutputLog::open(&self.of.run.output(&self.of.task.name, turn))?;
-        let mut supervisor = match self.spawn(boxed, argv, turn).await? {
+        let mut supervisor = match self.spawn(boxed, argv, turn, None).await? {
             Ok(supervisor) => supervisor,
             Err(stop) => return Ok(Err(stop)),
         };
@@ -524,19 +544,23 @@ impl<'a> Attempt<'a> {
                 supervisor.next(boxed, &mut self.bounds, &mut log, &mut on_output, socket.as_deref_mut()).await?;
             match happening {
                 Happening::Ended(ended) => return Ok(Ok(ended)),
-                Happening::TurnRequested(request) => {
-                    request.answer(Err("the setup command has no turns".to_owned())).await;
+                Happening::Requested(request) => {
+                    request.asker.answer(Err("the setup command has no turns, and asks for nothing".to_owned())).await;
                 }
             }
         }
     }
 
-    async fn spawn(&mut self, boxed: &Sandbox, argv: &Argv, turn: TurnId) -> Going<Supervisor> {
+    /// Starts a command in `folder` of the worktree, or at its root.
+    async fn spawn(&mut self, boxed: &Sandbox, argv: &Argv, turn: TurnId, folder: Option<&str>) -> Going<Supervisor> {
         let (stdout, stderr, output) = output_pipe()?;
         let mut command = BoxCommand::new(argv.iter().map(OsString::from))
             .cwd(self.of.workspace.place.worktree())
             .stdout(Stdio::Fd(stdout))
             .stderr(Stdio::Fd(stderr));
+        if let Some(folder) = folder {
+            command = command.below(folder);
+        }
         for (name, value) in self.variables(turn) {
             command = command.env(name, value);
         }
@@ -546,12 +570,12 @@ impl<'a> Attempt<'a> {
                 Ok(Ok(Supervisor::new(child, output)))
             }
             Err(SpawnError::Box(error)) => Err(Error::Box(error)),
-            Err(error) => Ok(Err(Stop::new(AttemptOutcome::CouldNotStart, with_causes(&error)))),
+            Err(error) => Ok(Err(Stop::new(AttemptOutcome::CouldNotStart, not_started(&error, folder)))),
         }
     }
 
     fn variables(&mut self, turn: TurnId) -> Vec<(OsString, OsString)> {
-        let Assignment { task, run, capturer, attempt, before, .. } = self.of;
+        let Assignment { task, scope, run, capturer, attempt, before, .. } = self.of;
         let (passed, missing) = capturer.environment.passed(&task.sandbox.env);
         for name in missing {
             let hint = Hint::from(format!("the variable {name} is named in the plan and not set"));
@@ -573,6 +597,9 @@ impl<'a> Attempt<'a> {
         own("SANDBOX_TURN", turn.to_string());
         if let Some(before) = before {
             own("SANDBOX_PREVIOUS_OUTCOME", before.to_string());
+        }
+        if !scope.granted.is_empty() {
+            own("SANDBOX_GRANTED", scope.granted.join("\n"));
         }
         variables.into_iter().collect()
     }
@@ -689,6 +716,18 @@ fn stop_of_capture<T>(error: change::Error) -> Going<T> {
         change::Error::Workspace(_) | change::Error::Git(_) | change::Error::Store(_) => return Err(error.into()),
     };
     Ok(Err(Stop::new(outcome, with_causes(&error))))
+}
+
+/// Why a command was not started. That its folder cannot be entered is said in words: the kernel's are about devices.
+pub(crate) fn not_started(error: &SpawnError, folder: Option<&str>) -> String {
+    let (SpawnError::Directory { source, .. }, Some(folder)) = (error, folder) else { return with_causes(error) };
+    let why = match source.kind() {
+        ErrorKind::NotFound => "the worktree has no such folder".to_owned(),
+        ErrorKind::NotADirectory => "it is no folder".to_owned(),
+        ErrorKind::CrossesDevices => "a link leads out of the worktree".to_owned(),
+        _ => source.to_string(),
+    };
+    format!("cannot start in its `workdir` `{folder}`: {why}")
 }
 
 /// An error and what is behind it, in one line.

@@ -2,20 +2,21 @@
 //!
 //! [`attempt::run`] is the whole of it. Around it stand the pieces it is made of: [`supervise`] watches a command,
 //! [`output`] keeps what it prints, [`denials`] reads in it what the agent was kept from, [`network`] is what it reaches others
-//! by, [`turn_socket`] is how an agent ends a turn itself.
+//! by, [`socket`] is how an agent speaks to the program: to end a turn itself, or to [`ask`] for more paths.
 //!
 //! Promises: the attempt, its fork point and its base are in the journal before anything of the agent runs. Every turn
 //! that began ends with a capture, however it ended, so that no work is lost. When [`attempt::run`] returns, no process
 //! of the agent is left. What the agent does wrong is an outcome; `Err` means that we could not do our work.
 
+pub mod ask;
 pub mod attempt;
 pub mod denials;
 mod error;
 pub mod network;
 pub mod output;
+pub mod socket;
 pub mod supervise;
 pub(crate) mod turn;
-pub mod turn_socket;
 
 pub use attempt::{Assignment, AttemptEnd};
 pub use error::Error;

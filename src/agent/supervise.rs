@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::Error;
 use super::output::{Allowance, OutputLog};
-use super::turn_socket::{TurnRequest, TurnSocket};
+use super::socket::{AgentSocket, Request};
 use crate::model::{LimitMet, ProcessEnd};
 
 /// How long a command has between being asked to end and being killed.
@@ -71,8 +71,8 @@ pub struct Ended {
 pub enum Happening {
     /// The command has ended, and nothing of it is left.
     Ended(Ended),
-    /// The agent asks to end a turn; the command goes on.
-    TurnRequested(TurnRequest),
+    /// The agent wants something; the command goes on.
+    Requested(Request),
 }
 
 /// The pipe a command writes its output and its errors to.
@@ -112,7 +112,7 @@ impl Supervisor {
         bounds: &mut Bounds,
         log: &mut OutputLog,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
-        mut requests: Option<&mut TurnSocket>,
+        mut requests: Option<&mut AgentSocket>,
     ) -> Result<Happening, Error> {
         let mut chunk = vec![0; 64 * 1024];
         loop {
@@ -139,7 +139,7 @@ impl Supervisor {
                     self.cut.get_or_insert(Cut::TimedOut);
                 }
                 request = next_request(requests.as_deref_mut()), if self.cut.is_none() => {
-                    return Ok(Happening::TurnRequested(request));
+                    return Ok(Happening::Requested(request));
                 }
                 read = read_some(self.output.as_mut(), &mut chunk) => match read {
                     Some(length) => self.take_in(&chunk[..length], bounds, log, on_output)?,
@@ -224,7 +224,7 @@ async fn read_some(output: Option<&mut pipe::Receiver>, chunk: &mut [u8]) -> Opt
     }
 }
 
-async fn next_request(requests: Option<&mut TurnSocket>) -> TurnRequest {
+async fn next_request(requests: Option<&mut AgentSocket>) -> Request {
     match requests {
         Some(socket) => socket.next().await,
         None => std::future::pending().await,

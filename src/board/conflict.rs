@@ -28,6 +28,7 @@ pub fn conflict(conflict: &git::Conflict, sides: Sides, waiting: &AgentName, oth
         fingerprint: conflict.fingerprint.clone(),
         agents,
         sides: Some(sides),
+        request: None,
         resolution: None,
         answer: None,
     }

@@ -29,7 +29,7 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
         CardKind::NestedRepository => "left a repository inside its worktree, whose files no commit holds",
         CardKind::UnsafeTree => "made paths that must not be merged unseen",
         CardKind::Protected => "changed protected paths",
-        CardKind::Conflict | CardKind::Scope | CardKind::MergeError => "holds something back",
+        CardKind::Conflict | CardKind::Scope | CardKind::MergeError | CardKind::ScopeRequest => "holds something back",
     };
     let agents = vec![agent.clone()];
     let id = card_id(kind, &agents, &fingerprint);
@@ -56,6 +56,7 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
             vec![look_at(agent), try_again(agent), leave_out(&id, agent)]
         },
         id,
+        request: None,
         resolution: None,
         answer: None,
     }

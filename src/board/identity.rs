@@ -40,6 +40,15 @@ pub(super) fn fingerprint<'a>(paths: impl IntoIterator<Item = (&'a RepoPath, Opt
     hash.finish()
 }
 
+/// A fingerprint of texts, in this order.
+pub(super) fn fingerprint_of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut hash = Facts::new();
+    for text in texts {
+        hash.add(text.as_bytes());
+    }
+    hash.finish()
+}
+
 /// A hash of byte strings, each with its length before it, so that no two different lists give the same bytes.
 struct Facts(Sha256);
 

@@ -28,6 +28,7 @@ pub fn merge_error(agent: &AgentName, snapshot: Option<&CommitId>, sides: Option
             look_at(agent),
             begin_anew(agent),
         ],
+        request: None,
         resolution: None,
         answer: None,
     }

@@ -16,6 +16,7 @@ mod held;
 mod identity;
 mod lanes;
 mod merge_error;
+mod request;
 mod scope;
 mod wording;
 
@@ -27,5 +28,6 @@ pub use held::{HeldPath, held};
 pub use identity::card_id;
 pub use lanes::{Lane, Lanes, Standing, lanes};
 pub use merge_error::merge_error;
+pub use request::{request_id, scope_request};
 pub use scope::scope;
 pub use wording::in_run;

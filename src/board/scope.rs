@@ -36,6 +36,7 @@ pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> 
         fingerprint,
         options: vec![look_at(agent), let_in(&id), try_again(agent), leave_out(&id, agent)],
         id,
+        request: None,
         resolution: None,
         answer: None,
     }

@@ -213,6 +213,13 @@ Everything in the box is stopped, captured and goes on. For agents, and for the 
 Examples:
   sandbox turn 'the parser reads numbers'")]
     Turn(TurnArgs),
+    /// In an agent's box: ask for more paths than the contract has
+    #[command(after_help = "\
+The contract of the attempt that asks stays as it is. What is granted holds from the agent's next attempt on.
+
+Examples:
+  sandbox ask --owns 'src/config/**' --why 'the parser needs a new setting'")]
+    Ask(AskArgs),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
@@ -253,6 +260,7 @@ impl Verb {
             Self::Init(_) => "init",
             Self::Plan(PlanArgs { verb: PlanVerb::Check(_) }) => "plan check",
             Self::Turn(_) => "turn",
+            Self::Ask(_) => "ask",
             Self::Completions(_) => "completions",
             Self::Man(_) => "man",
         }
@@ -315,6 +323,9 @@ pub struct ExecArgs {
     /// Files it owns, as a glob from the repository's root; may be given several times [default: everything]
     #[arg(long, value_name = "GLOB")]
     pub owns: Vec<String>,
+    /// The folder it starts in, as a path from the repository's root [default: the root]
+    #[arg(long, value_name = "PATH")]
+    pub workdir: Option<String>,
     /// What it is for, in a line
     #[arg(long)]
     pub title: Option<String>,
@@ -448,12 +459,12 @@ Examples:
   sandbox board resolve c1a2 --done          take what was merged there
   sandbox board resolve c1a2 --from my-merge")]
     Resolve(ResolveArgs),
-    /// Let an agent's work be merged although it lies outside its contract
+    /// Let an agent's work be merged although it lies outside its contract, or grant what it asks for
     #[command(after_help = "\
 Examples:
   sandbox board approve c1a2 --why 'the lock file had to change'")]
     Approve(DecideArgs),
-    /// Leave the work out that a card holds
+    /// Leave the work out that a card holds, or refuse what it asks for
     #[command(after_help = "\
 Examples:
   sandbox board dismiss c1a2 --why 'done by hand meanwhile'")]
@@ -644,6 +655,17 @@ pub struct PlanFile {
 pub struct TurnArgs {
     /// What the turn was, in a line
     pub label: Option<String>,
+}
+
+/// `ask`
+#[derive(Debug, Clone, Args)]
+pub struct AskArgs {
+    /// Paths that are to be the agent's own, as a glob from the repository's root; may be given several times
+    #[arg(long, value_name = "GLOB", required = true)]
+    pub owns: Vec<String>,
+    /// Why, in a line
+    #[arg(long, value_name = "TEXT")]
+    pub why: String,
 }
 
 /// `completions`

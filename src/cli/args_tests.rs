@@ -35,7 +35,7 @@ fn every_verb_and_option_is_understood() {
     for (line, name) in [
         ("sandbox run plan.toml --land --jobs 3 --dry-run --json", "run"),
         (
-            "sandbox exec --name a --owns 'src/**' --owns docs/ --title T --time 30m --network host --env KEY --expose /opt --expose-rw /srv/x --hide /srv/y --nested -- sh -c 'a b'",
+            "sandbox exec --name a --owns 'src/**' --owns docs/ --workdir src --title T --time 30m --network host --env KEY --expose /opt --expose-rw /srv/x --hide /srv/y --nested -- sh -c 'a b'",
             "exec",
         ),
         ("sandbox status login-3 --watch", "status"),
@@ -62,6 +62,7 @@ fn every_verb_and_option_is_understood() {
         ("sandbox init --git --commit", "init"),
         ("sandbox plan check plan.toml", "plan check"),
         ("sandbox turn 'half done'", "turn"),
+        ("sandbox ask --owns 'docs/**' --owns Makefile --why 'it moved'", "ask"),
         ("sandbox completions zsh", "completions"),
         ("sandbox -C /somewhere man", "man"),
     ] {
@@ -105,6 +106,8 @@ fn what_is_wrong_is_refused() {
         "sandbox inspect parser --reverse",
         "sandbox inspect parser --patch --stat",
         "sandbox inspect parser --turn one",
+        "sandbox ask --owns 'docs/**'",
+        "sandbox ask --why 'it moved'",
         "sandbox board show",
         "sandbox board resolve c1",
         "sandbox board resolve c1 --take both",

@@ -14,6 +14,7 @@ pub(super) fn exec(args: &ExecArgs, settings: &Settings, printer: &mut Printer) 
     let mut single = Single::new(args.name.as_str(), args.command.clone());
     single.title.clone_from(&args.title);
     single.owns.clone_from(&args.owns);
+    single.workdir.clone_from(&args.workdir);
     single.sandbox.network = if args.allow_host.is_empty() {
         args.network.clone()
     } else {

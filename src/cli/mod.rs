@@ -14,6 +14,7 @@
 
 mod again;
 pub mod args;
+mod ask;
 mod board;
 mod canary;
 mod clean;
@@ -26,6 +27,7 @@ pub mod exit;
 mod follow;
 mod going;
 mod init;
+mod inside;
 mod inspect;
 mod log;
 mod logs;
@@ -134,6 +136,7 @@ fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Ex
         Verb::Doctor(DoctorArgs { run: None, .. }) => doctor::doctor(settings, printer),
         Verb::Init(args) => init::init(&args, settings, printer),
         Verb::Turn(args) => turn::turn(&args, settings, printer),
+        Verb::Ask(args) => ask::ask(&args, settings, printer),
         Verb::Completions(args) => completions::completions(&args, settings, printer),
         Verb::Man(args) => man::man(&args, settings, printer),
     }

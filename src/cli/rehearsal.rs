@@ -14,7 +14,7 @@ use crate::change::{Capturer, Snapshot};
 use crate::git::{Access, Command, Git, Place, Repository};
 use crate::model::event::{Event, EventKind, Subject};
 use crate::model::{AgentName, AttemptOutcome, RefName, RunId};
-use crate::plan::{CompiledContract, Single};
+use crate::plan::{Scope, Single};
 use crate::report::doctor::LayerCheck;
 use crate::store::{self, Occupant, Record, RepoKey, StateDir, Workplaces};
 use crate::workspace::{Commission, HostEnvironment, Surroundings, create, require_fit};
@@ -85,7 +85,7 @@ async fn perform(git: &Git, host: &Host, environment: &HostEnvironment) -> Resul
     let plan = Single::new(name.as_str(), ["sh", "-c", WORK].map(str::to_owned).to_vec()).into_plan();
     let plan = plan.map_err(|findings| findings.to_string())?;
     let task = plan.agents.first().ok_or("no agent")?;
-    let contract = CompiledContract::new(&task.contract).map_err(|error| told(&error))?;
+    let scope = Scope::new(task, &[]).map_err(|error| told(&error))?;
     let capturer = Capturer {
         repository: repository.clone(),
         surroundings,
@@ -105,7 +105,8 @@ async fn perform(git: &Git, host: &Host, environment: &HostEnvironment) -> Resul
     let end = agent::attempt::run(Assignment {
         run: &run_dir,
         task,
-        contract: &contract,
+        scope: &scope,
+        clerk: None,
         attempt: 1,
         workspace: &workspace,
         fork: &fork,

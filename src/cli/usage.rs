@@ -37,7 +37,7 @@ fn glimpse(args: &[OsString]) -> Glimpse {
 }
 
 /// The words one can begin with. A test compares them with what clap knows.
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "run",
     "exec",
     "status",
@@ -56,6 +56,7 @@ const VERBS: [&str; 20] = [
     "init",
     "plan",
     "turn",
+    "ask",
     "completions",
     "man",
 ];

@@ -367,6 +367,10 @@ fn close_cards(integration: &Integration<'_>, previews: &Previews) -> Result<Vec
 
 /// How a card came to be closed; none if it is not known whether it still applies.
 fn resolution(card: &Card, previewed: &Previewed) -> Option<String> {
+    // What an agent asks for waits for a person, whatever becomes of the work it has.
+    if card.kind == CardKind::ScopeRequest {
+        return None;
+    }
     let agent = &previewed.agent;
     match &previewed.placed {
         Placed::Merged { .. } => Some(format!("`{agent}` merges cleanly now")),

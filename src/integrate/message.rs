@@ -172,6 +172,8 @@ mod tests {
             after: Vec::new(),
             attempts: 1,
             turns: Vec::new(),
+            workdir: None,
+            may_ask: Vec::new(),
             sandbox: SandboxSettings::default(),
         }
     }

@@ -21,8 +21,9 @@ use crate::model::card::{Answer, AnswerKind, Card, CardKind, ResolvedPath, Sides
 use crate::model::event::{Currency, Shape};
 use crate::model::plan::{AgentTask, History};
 use crate::model::refusal::Refusal;
+use crate::model::run::AgentState;
 use crate::model::{AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, TreeId};
-use crate::plan::{CompiledContract, Graph, Protected};
+use crate::plan::{Graph, Protected, Scope};
 use crate::store::space;
 
 use super::contribution::{Contribution, Work, contribution};
@@ -533,8 +534,8 @@ impl Walk<'_, '_> {
 
     /// The cards of what must not be merged without a decision.
     fn held(&self, at: usize, task: &AgentTask, made: &Contribution) -> Result<Vec<Card>, Error> {
-        let compiled = CompiledContract::new(&task.contract)
-            .map_err(|source| Error::Contract { agent: task.name.clone(), source })?;
+        let granted = self.question.facts.state.agent(&task.name).map_or(&[][..], AgentState::granted);
+        let scope = Scope::new(task, granted).map_err(|source| Error::Contract { agent: task.name.clone(), source })?;
         let mut cards = Vec::new();
         // What is to come in commit by commit is held against the contract commit by commit.
         let changes: Vec<TreeChange> = match &self.origins[at].own {
@@ -544,13 +545,13 @@ impl Walk<'_, '_> {
             }
             Some(Own::None | Own::Unfit(_)) | None => made.changes.clone(),
         };
-        let outside = contract::outside(&changes, &compiled);
+        let outside = contract::outside(&changes, &scope.compiled);
         if !outside.is_empty() {
             let of_outside = |change: &&TreeChange| outside.binary_search(&change.path).is_ok();
             let changes: Vec<TreeChange> = changes.iter().filter(of_outside).cloned().collect();
-            cards.push(self.in_run(board::scope(&task.name, &task.contract, &changes)));
+            cards.push(self.in_run(board::scope(&task.name, &scope.contract, &changes)));
         }
-        let protected = self.protected(task, &changes, &outside);
+        let protected = self.protected(&scope, &changes, &outside);
         if !protected.is_empty() {
             cards.push(self.in_run(board::held(CardKind::Protected, &task.name, &protected)));
         }
@@ -559,10 +560,10 @@ impl Walk<'_, '_> {
     }
 
     /// Protected paths that it changed, apart from those that a card of its contract is about already.
-    fn protected(&self, task: &AgentTask, changes: &[TreeChange], outside: &[RepoPath]) -> Vec<HeldPath> {
+    fn protected(&self, scope: &Scope, changes: &[TreeChange], outside: &[RepoPath]) -> Vec<HeldPath> {
         let inside = changes.iter().filter(|change| outside.binary_search(&change.path).is_err());
         let held = inside.filter_map(|change| {
-            let glob = self.protected.holds(&change.path, &task.contract)?;
+            let glob = self.protected.holds(&change.path, &scope.contract)?;
             let text = format!("`{}` is protected by `{glob}`, and no glob of the contract names it", change.path);
             Some(HeldPath { path: change.path.clone(), entry: change.new.clone(), text })
         });

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::{AgentName, CardId, CommitId, ObjectId};
+use super::ids::{AgentName, CardId, CommitId, ObjectId, TurnId};
 use super::path::RepoPath;
 
 /// What a card is about.
@@ -23,6 +23,8 @@ pub enum CardKind {
     UnsafeTree,
     /// The merge could not be computed at all.
     MergeError,
+    /// An agent asks for more paths than its contract has.
+    ScopeRequest,
 }
 
 impl fmt::Display for CardKind {
@@ -34,6 +36,7 @@ impl fmt::Display for CardKind {
             Self::NestedRepository => "nested_repository",
             Self::UnsafeTree => "unsafe_tree",
             Self::MergeError => "merge_error",
+            Self::ScopeRequest => "scope_request",
         })
     }
 }
@@ -100,7 +103,7 @@ pub struct CardOption {
 pub struct Answer {
     /// What was decided.
     pub kind: AnswerKind,
-    /// Who decided, `Name <address>`.
+    /// Who decided, `Name <address>`; `the plan`, where a rule of it did.
     pub by: String,
     /// Why, in their words.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -147,6 +150,18 @@ pub struct ResolvedPath {
     pub oid: Option<ObjectId>,
 }
 
+/// What an agent asks for, where a card is about that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScopeRequest {
+    /// Globs of the paths that are to be its own.
+    pub owns: Vec<String>,
+    /// Why, in its words.
+    pub why: String,
+    /// The turn in which it asked.
+    pub turn: TurnId,
+}
+
 /// A card on the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -169,6 +184,9 @@ pub struct Card {
     pub stages: Vec<Stage>,
     /// What git said.
     pub messages: Vec<ConflictMessage>,
+    /// What is asked for, where the card is about a request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub request: Option<ScopeRequest>,
     /// What the card is about, as a hash that does not change when the target moves elsewhere.
     pub fingerprint: String,
     /// What can be done.

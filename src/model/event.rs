@@ -366,6 +366,9 @@ pub struct AttemptStarted {
     pub worktree: std::path::PathBuf,
     /// What drives the agent.
     pub adapter: String,
+    /// Globs that it owns beyond the plan's contract: it asked for them, and they were granted before this attempt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub granted: Vec<String>,
     /// Layers its box did without, as was allowed.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub degraded: BTreeSet<Layer>,

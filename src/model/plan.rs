@@ -302,6 +302,9 @@ pub struct VerifySettings {
     pub command: Argv,
     /// How long it may take.
     pub timeout: SignedDuration,
+    /// The folder it starts in, as a path from the repository's root; the root itself if none.
+    #[serde(default)]
+    pub workdir: Option<String>,
     /// Its box: the plan's `[sandbox]` for `expose` and `limits`; network and variables only as `[verify]` says.
     pub sandbox: SandboxSettings,
 }
@@ -322,6 +325,12 @@ pub struct AgentTask {
     pub attempts: u32,
     /// Its commands, one turn each.
     pub turns: Vec<Argv>,
+    /// The folder its commands start in, as a path from the repository's root; the root itself if none.
+    #[serde(default)]
+    pub workdir: Option<String>,
+    /// Globs of paths that it is given when it asks for them.
+    #[serde(default)]
+    pub may_ask: Vec<String>,
     /// Its box.
     pub sandbox: SandboxSettings,
 }

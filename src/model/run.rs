@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sandbox::{Layer, Protection};
 use serde::Serialize;
 
-use super::card::{Answer, Card, CardState};
+use super::card::{Answer, AnswerKind, Card, CardState};
 use super::change::GitCheckpoint;
 use super::currency::{Item, State};
 use super::event::{
@@ -443,6 +443,19 @@ impl RunState {
         self.cards.iter().filter(|card| card.state == CardState::NeedsHuman)
     }
 
+    /// Globs that an agent asked for and that were granted, sooner or later. They hold from the attempt on that began next.
+    pub fn granted(&self, agent: &AgentName) -> Vec<String> {
+        let of_agent = self.cards.iter().filter(|card| card.agents.first() == Some(agent));
+        let granted = of_agent.filter(|card| card.answer.as_ref().is_some_and(|it| it.kind == AnswerKind::Approved));
+        let mut globs: Vec<String> = Vec::new();
+        for glob in granted.filter_map(|card| card.request.as_ref()).flat_map(|request| &request.owns) {
+            if !globs.contains(glob) {
+                globs.push(glob.clone());
+            }
+        }
+        globs
+    }
+
     /// What a person decided about a card, where one did.
     pub fn answer(&self, card: &CardId) -> Option<&Answer> {
         self.cards.iter().find(|known| known.id == *card)?.answer.as_ref()
@@ -518,6 +531,18 @@ impl AgentState {
     /// The commit its worktree was made from, once there is one.
     pub fn fork_point(&self) -> Option<&CommitId> {
         self.attempts.iter().rev().find_map(|attempt| attempt.started.as_ref()).map(|started| &started.fork_point)
+    }
+
+    /// What its newest attempt was granted beyond the plan's contract: its work is held against that.
+    pub fn granted(&self) -> &[String] {
+        self.attempts.iter().rev().find_map(|attempt| attempt.started.as_ref()).map_or(&[], |started| &started.granted)
+    }
+
+    /// How many attempts began because something was granted: each had more than the one before it.
+    pub fn follow_ups(&self) -> usize {
+        let begun = self.attempts.iter().filter_map(|attempt| attempt.started.as_ref());
+        let granted: Vec<usize> = begun.map(|started| started.granted.len()).collect();
+        granted.windows(2).filter(|pair| pair[0] < pair[1]).count()
     }
 
     /// Whether an attempt has begun in this worktree, and so its setup has ended well.

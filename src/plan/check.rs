@@ -112,7 +112,8 @@ fn glob(draft: &Draft, at: usize) -> &Spanned<String> {
     if at < owns.len() { &owns[at] } else { &shares[at - owns.len()] }
 }
 
-/// Warns of each contract that no path of the base falls under. That may be meant, when the agent is to make new files.
+/// Warns of each contract that no path of the base falls under, and of each folder to start in that has none. That may be
+/// meant, when an agent is to make new files, or begins with what others made.
 pub fn check_against_tree(
     plan: &Plan,
     paths: impl IntoIterator<Item = RepoPath>,
@@ -121,17 +122,30 @@ pub fn check_against_tree(
     for agent in &plan.agents {
         open.push((agent, CompiledContract::new(&agent.contract)?));
     }
+    let of_agents = plan.agents.iter().map(|agent| (shown(agent.name.as_str()), &agent.workdir));
+    let of_verifier = plan.verify.iter().map(|verify| ("the verifier".to_owned(), &verify.workdir));
+    let folders = of_agents.chain(of_verifier).filter_map(|(who, workdir)| Some((who, workdir.as_ref()?)));
+    let mut empty: Vec<_> = folders.map(|(who, workdir)| (who, workdir, RepoPath::from(workdir.as_str()))).collect();
     for path in paths {
-        if open.is_empty() {
+        if open.is_empty() && empty.is_empty() {
             break;
         }
         open.retain(|(_, contract)| contract.allows(&path) == super::Allowed::Outside);
+        empty.retain(|(_, _, folder)| !path.is_below(folder));
     }
-    let warn = |(agent, _): &(&crate::model::plan::AgentTask, _)| {
+    let mut findings = Vec::new();
+    for (agent, _) in open {
         let globs: Vec<_> = agent.contract.owns.iter().map(|glob| shown(glob)).collect();
         let message = format!("no file falls under what {} owns: {}", shown(agent.name.as_str()), globs.join(", "));
-        Finding::new(Severity::Warning, Code::ContractMatchesNothing, message)
-            .with_help("check the spelling, unless the agent is to make new files")
-    };
-    Ok(open.iter().map(warn).collect())
+        let finding = Finding::new(Severity::Warning, Code::ContractMatchesNothing, message);
+        findings.push(finding.with_help("check the spelling, unless the agent is to make new files"));
+    }
+    for (who, workdir, _) in empty {
+        let message = format!("{who} starts in {}, which is no folder of the repository", shown(workdir));
+        let finding = Finding::new(Severity::Warning, Code::NoWorkdir, message);
+        findings.push(
+            finding.with_help("check the spelling, unless it will be made before: by `setup`, or by another agent"),
+        );
+    }
+    Ok(findings)
 }

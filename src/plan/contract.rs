@@ -1,9 +1,9 @@
 //! A contract, ready to judge paths and to be compared with another.
 
 use crate::model::RepoPath;
-use crate::model::plan::Contract;
+use crate::model::plan::{AgentTask, Contract};
 
-use super::glob::{GlobError, GlobSet};
+use super::glob::{Glob, GlobError, GlobSet};
 use super::overlap::{Budget, TooComplex, common_path};
 
 /// Whether a contract lets its agent change a path.
@@ -35,6 +35,26 @@ pub struct CompiledContract {
     shares: GlobSet,
 }
 
+/// What an attempt of an agent may change: the plan's contract, and what was granted besides.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Globs that were granted.
+    pub granted: Vec<String>,
+    /// Both together, as globs.
+    pub contract: Contract,
+    /// The same, ready to judge.
+    pub compiled: CompiledContract,
+}
+
+impl Scope {
+    /// The scope of an agent that was granted these globs.
+    pub fn new(task: &AgentTask, granted: &[String]) -> Result<Self, ContractError> {
+        let mut contract = task.contract.clone();
+        contract.owns.extend(granted.iter().cloned());
+        Ok(Self { granted: granted.to_vec(), compiled: CompiledContract::new(&contract)?, contract })
+    }
+}
+
 /// A pair of globs that some path matches both of, although not both contracts list that path under `shares`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overlap {
@@ -55,6 +75,16 @@ impl CompiledContract {
         Ok(Self { owns: read(&contract.owns)?, shares: read(&contract.shares)? })
     }
 
+    /// A contract of which these paths are all.
+    pub(super) fn owning(owns: GlobSet) -> Self {
+        Self { owns, shares: GlobSet::default() }
+    }
+
+    /// All its globs.
+    pub(super) fn globs(&self) -> impl Iterator<Item = &Glob> {
+        self.owns.globs().iter().chain(self.shares.globs())
+    }
+
     /// Whether the agent may change `path`.
     pub fn allows(&self, path: &RepoPath) -> Allowed {
         if self.shares.matches(path) {
@@ -69,8 +99,8 @@ impl CompiledContract {
     /// Where two contracts overlap: for each glob of `other`, the first glob of this one that it overlaps with.
     pub fn overlaps(&self, other: &Self, budget: &mut Budget) -> Result<Vec<Overlap>, TooComplex> {
         let mut found = Vec::new();
-        for (second, theirs) in other.owns.globs().iter().chain(other.shares.globs()).enumerate() {
-            for (first, ours) in self.owns.globs().iter().chain(self.shares.globs()).enumerate() {
+        for (second, theirs) in other.globs().enumerate() {
+            for (first, ours) in self.globs().enumerate() {
                 let both_shared = first >= self.owns.globs().len() && second >= other.owns.globs().len();
                 if both_shared {
                     continue;

@@ -110,7 +110,7 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
     let history = reader.take(&run, "history", value::history).unwrap_or_default();
     let message = reader.take_text(&run, "message", value::subject);
     let timeout = reader.take(&run, "timeout", value::duration);
-    let seed = reader.take_list(&workspace, "seed", "strings", |value| value::seed(value::text(value)?));
+    let seed = reader.take_list(&workspace, "seed", "strings", |value| value::inside(value::text(value)?));
     let setup = reader.take(&workspace, "setup", value::command);
     let verify = read_verify(reader, root, &sandbox);
     let protect = reader.take_texts(&root.section("verify"), "protect", value::glob).map(plain).unwrap_or_default();
@@ -244,7 +244,7 @@ pub fn verifier_sandbox(
 pub fn verifier_for_exec(command: Argv, sandbox: &SandboxSettings) -> VerifySettings {
     let timeout = Limits::default().time;
     let sandbox = verifier_sandbox(sandbox, Network::None, Vec::new(), timeout);
-    VerifySettings { command, timeout, sandbox }
+    VerifySettings { command, timeout, workdir: None, sandbox }
 }
 
 fn read_verify<'t>(
@@ -255,6 +255,7 @@ fn read_verify<'t>(
     let section = root.section("verify");
     let command = reader.take(&section, "command", value::command);
     let timeout = reader.take(&section, "timeout", value::duration).unwrap_or(sandbox.limits.time);
+    let workdir = reader.take(&section, "workdir", |value| value::inside(value::text(value)?));
     let network = network::read(reader, &section).unwrap_or_default();
     let env = reader.take_texts(&section, "env", value::variable).map(plain).unwrap_or_default();
     match (root.key_span("verify"), section.value("command")) {
@@ -271,7 +272,7 @@ fn read_verify<'t>(
     }
     let sandbox = verifier_sandbox(sandbox, network, env, timeout);
     check_variables(reader, &section, &sandbox);
-    command.map(|command| VerifySettings { command, timeout, sandbox })
+    command.map(|command| VerifySettings { command, timeout, workdir, sandbox })
 }
 
 fn read_hooks<'t>(reader: &mut Reader<'t>, root: &Section<'_, 't>) -> Hooks {
@@ -337,6 +338,8 @@ fn read_agent<'t>(
     let attempts = reader.take(section, "attempts", |value| value::number(value, 1, 100)).unwrap_or(1);
     let adapter = reader.take(section, "use", value::adapter);
     let turns = read_turns(reader, key, &span, section, adapter.is_none() && section.value("use").is_some());
+    let workdir = reader.take(section, "workdir", |value| value::inside(value::text(value)?));
+    let may_ask = reader.take_texts(section, "may_ask", value::glob).map(plain).unwrap_or_default();
     let own_box = section.section("sandbox");
     let sandbox = SandboxKeys::read(reader, &own_box).over(sandbox);
     check_variables(reader, &own_box, &sandbox);
@@ -346,7 +349,17 @@ fn read_agent<'t>(
     let after_names = after.iter().filter_map(|name| name.get_ref().parse().ok()).collect();
     let text = |globs: &[Spanned<String>]| globs.iter().map(|glob| glob.get_ref().clone()).collect();
     let contract = Contract { owns: text(&owns), shares: text(&shares) };
-    let task = name.map(|name| AgentTask { name, title, contract, after: after_names, attempts, turns, sandbox });
+    let task = name.map(|name| AgentTask {
+        name,
+        title,
+        contract,
+        after: after_names,
+        attempts,
+        turns,
+        workdir,
+        may_ask,
+        sandbox,
+    });
     Draft { key: key.to_owned(), span, owns, owns_is_empty_list: empty_list, shares, after, task }
 }
 

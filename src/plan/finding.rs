@@ -109,6 +109,8 @@ codes! {
     NoVerifier = "no-verifier",
     /// A contract that no file of the repository falls under.
     ContractMatchesNothing = "contract-matches-nothing",
+    /// A folder to start in that the repository does not have.
+    NoWorkdir = "no-workdir",
 }
 
 impl fmt::Display for Code {

@@ -26,6 +26,7 @@ mod preview;
 mod protect;
 mod reader;
 mod render;
+mod request;
 mod single;
 mod value;
 
@@ -33,7 +34,7 @@ mod value;
 mod tests;
 
 pub use check::check_against_tree;
-pub use contract::{Allowed, CompiledContract, ContractError, Overlap};
+pub use contract::{Allowed, CompiledContract, ContractError, Overlap, Scope};
 pub use file::{MAX_FILE, load, verifier_for_exec, verifier_sandbox};
 pub use finding::{Code, Finding, Findings, Severity, is_harmful};
 pub use glob::{Glob, GlobError, GlobSet, MAX_ALTERNATIVES, MAX_LENGTH};
@@ -44,5 +45,6 @@ pub use overlap::{Budget, OverlapError, TooComplex, overlap};
 pub use preview::{AgentPreview, BoxPreview, CommandPreview, Preview, VerifyPreview};
 pub use protect::{PROTECTED, Protected};
 pub use render::render;
+pub use request::{Wanted, is_covered};
 pub use single::Single;
 pub use value::parse_size;

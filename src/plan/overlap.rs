@@ -104,9 +104,30 @@ pub(super) fn common_path(
     Ok(shortest.map(RepoPath::new))
 }
 
+/// A path that matches `glob` and none of `cover`, if any path can.
+pub(super) fn uncovered_path(glob: &Glob, cover: &[Glob], budget: &mut Budget) -> Result<Option<RepoPath>, TooComplex> {
+    let anything = anything();
+    for automaton in glob.alternatives() {
+        let mut part = budget.for_one_walk();
+        let given = part.0;
+        // A path in the cover is one that is listed by both of two lists that are the same.
+        let found = Walk::new(automaton, &anything, Some((cover, cover))).run(&mut part)?;
+        budget.0 -= given - part.0;
+        if let Some(found) = found {
+            return Ok(Some(RepoPath::new(found)));
+        }
+    }
+    Ok(None)
+}
+
+/// What every path matches.
+fn anything() -> Automaton {
+    Automaton::new(vec![Step::One(ByteSet::path_bytes()), Step::Rest])
+}
+
 /// Whether any path of a repository can match at all.
 pub(super) fn is_possible(automaton: &Automaton) -> bool {
-    let anything = Automaton::new(vec![Step::One(ByteSet::path_bytes()), Step::Rest]);
+    let anything = anything();
     // One glob alone has few states, so the budget cannot run out; if it did, the glob is not called impossible.
     !matches!(Walk::new(automaton, &anything, None).run(&mut Budget::default()), Ok(None))
 }

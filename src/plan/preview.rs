@@ -75,10 +75,14 @@ pub struct AgentPreview {
     pub owns: Vec<String>,
     /// The paths it may change beside others.
     pub shares: Vec<String>,
+    /// The paths that it is given when it asks for them.
+    pub may_ask: Vec<String>,
     /// How often it may be tried.
     pub attempts: u32,
     /// Its commands, a turn each.
     pub turns: Vec<CommandPreview>,
+    /// The folder they start in; `None` is the repository's root.
+    pub workdir: Option<String>,
     /// Its box.
     pub sandbox: BoxPreview,
 }
@@ -121,6 +125,8 @@ pub struct VerifyPreview {
     pub command: CommandPreview,
     /// How long it may take.
     pub timeout: SignedDuration,
+    /// The folder it starts in; `None` is the repository's root.
+    pub workdir: Option<String>,
     /// Its box.
     pub sandbox: BoxPreview,
 }
@@ -141,8 +147,10 @@ impl Preview {
                 prerequisites: names(&graph.prerequisites(place)),
                 owns: agent.contract.owns.clone(),
                 shares: agent.contract.shares.clone(),
+                may_ask: agent.may_ask.clone(),
                 attempts: agent.attempts,
                 turns: agent.turns.iter().map(CommandPreview::new).collect(),
+                workdir: agent.workdir.clone(),
                 sandbox: (&agent.sandbox).into(),
             }
         });
@@ -160,6 +168,7 @@ impl Preview {
             verify: plan.verify.as_ref().map(|verify| VerifyPreview {
                 command: CommandPreview::new(&verify.command),
                 timeout: verify.timeout,
+                workdir: verify.workdir.clone(),
                 sandbox: (&verify.sandbox).into(),
             }),
             hooks: plan.hooks.commands.iter().map(|(point, argv)| (*point, CommandPreview::new(argv))).collect(),

@@ -60,15 +60,50 @@ impl Protected {
     }
 }
 
+/// A protecting glob that a glob of a request names, so that a contract with that one would not be held back by it.
+#[derive(Debug, Clone, Copy)]
+pub struct Named<'a> {
+    protecting: &'a Glob,
+    /// The path that the request names, where it is a path and not a pattern.
+    path: Option<&'a str>,
+}
+
+impl Named<'_> {
+    /// The protecting glob.
+    pub fn text(&self) -> &str {
+        self.protecting.text()
+    }
+
+    /// Whether another glob names it, too.
+    pub fn is_named_by(&self, other: &Glob) -> bool {
+        self.path.is_some_and(|path| path == other.text()) || names_folder(other.text(), self.protecting.text())
+    }
+}
+
+impl Protected {
+    /// What a glob names of what is protected.
+    pub fn named_by<'a>(&'a self, glob: &'a str) -> impl Iterator<Item = Named<'a>> {
+        let as_path = RepoPath::from(glob);
+        self.globs.iter().filter_map(move |protecting| {
+            let is_path = protecting.matches(&as_path);
+            let named = is_path || names_folder(glob, protecting.text());
+            named.then_some(Named { protecting, path: is_path.then_some(glob) })
+        })
+    }
+}
+
+/// Whether a contract's glob begins with the folder that a protecting glob protects.
+fn names_folder(owned: &str, protecting: &str) -> bool {
+    let folder = literal_folder(protecting);
+    !folder.is_empty() && literal_folder(owned).starts_with(folder)
+}
+
 /// Whether a contract's glob names what a protecting glob protects, at `path`.
 fn names(owned: &str, protecting: &str, path: &RepoPath) -> bool {
     if path.as_bytes() == owned.as_bytes() {
         return true;
     }
-    let folder = literal_folder(protecting);
-    !folder.is_empty()
-        && literal_folder(owned).starts_with(folder)
-        && Glob::new(owned).is_ok_and(|owned| owned.matches(path))
+    names_folder(owned, protecting) && Glob::new(owned).is_ok_and(|owned| owned.matches(path))
 }
 
 /// The folder that a glob begins with, as far as it is written out, with its slash.

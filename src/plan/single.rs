@@ -19,6 +19,8 @@ pub struct Single {
     pub owns: Vec<String>,
     /// Its command.
     pub command: Argv,
+    /// The folder its command starts in, as a path from the repository's root.
+    pub workdir: Option<String>,
     /// How often it may be tried.
     pub attempts: u32,
     /// Its box.
@@ -41,6 +43,7 @@ impl Single {
             title: None,
             owns: Vec::new(),
             command,
+            workdir: None,
             attempts: 1,
             sandbox: SandboxSettings::default(),
             workspace: WorkspaceSettings::default(),
@@ -62,7 +65,7 @@ impl Single {
             return Err(Findings::new(&label, "", findings));
         };
         // None is dropped here: a wrong one is among the findings.
-        self.workspace.seed = self.workspace.seed.iter().filter_map(|path| value::seed(path).ok()).collect();
+        self.workspace.seed = self.workspace.seed.iter().filter_map(|path| value::inside(path).ok()).collect();
         let agent = AgentTask {
             name: name.clone(),
             title: self.title,
@@ -70,6 +73,8 @@ impl Single {
             after: Vec::new(),
             attempts: self.attempts,
             turns: vec![self.command],
+            workdir: self.workdir.and_then(|path| value::inside(&path).ok()),
+            may_ask: Vec::new(),
             sandbox: self.sandbox,
         };
         Ok(Plan {
@@ -98,6 +103,9 @@ impl Single {
             check("what it owns", value::glob(glob));
         }
         check("the command", value::command_words(&self.command));
+        if let Some(workdir) = &self.workdir {
+            check("the folder to start in", value::inside(workdir).map(|_| ()));
+        }
         if let Some(title) = &self.title {
             check("the title", value::line(title));
         }
@@ -125,7 +133,7 @@ impl Single {
             }
         }
         for path in &self.workspace.seed {
-            check("what is seeded", value::seed(path).map(|_| ()));
+            check("what is seeded", value::inside(path).map(|_| ()));
         }
         if let Some(setup) = &self.workspace.setup {
             check("the setup command", value::command_words(setup));

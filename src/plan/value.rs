@@ -348,8 +348,8 @@ pub(super) fn secret_variable(text: &str) -> Result<(), Wrong> {
     variable(text)
 }
 
-/// A path of the checkout to copy; a slash at the end says nothing and is dropped.
-pub(super) fn seed(text: &str) -> Result<String, Wrong> {
+/// A path from the checkout's root; a slash at the end says nothing and is dropped.
+pub(super) fn inside(text: &str) -> Result<String, Wrong> {
     let wrong = |why: &str| Err(Wrong::new(Code::BadPath, format!("has {}, {why}", shown(text))));
     let path = text.strip_suffix('/').unwrap_or(text);
     if path.starts_with('/') || path.starts_with('~') {

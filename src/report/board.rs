@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::look::{Look, Tone};
 use super::table::{Cell, Table};
 use super::text;
-use crate::model::card::{Card, CardKind, CardState};
+use crate::model::card::{AnswerKind, Card, CardKind, CardState};
 use crate::model::run::RunState;
 use crate::model::{AgentName, CardId, RepoPath, RunId};
 
@@ -119,7 +119,13 @@ impl DecidedData {
             1 => format!("1 card waits still: sandbox board --run {run}"),
             several => format!("{several} cards wait still: sandbox board --run {run}"),
         };
-        format!("card {} {}\n{next}\n", self.card.id, text::clean(how))
+        let granted = self.card.request.is_some()
+            && self.card.answer.as_ref().is_some_and(|answer| answer.kind == AnswerKind::Approved);
+        let taken_up = match self.card.agents.first().filter(|_| granted) {
+            Some(agent) => format!("`{agent}` has it from its next attempt on: sandbox retry {agent} --run {run}\n"),
+            None => String::new(),
+        };
+        format!("card {} {}\n{taken_up}{next}\n", self.card.id, text::clean(how))
     }
 }
 
@@ -152,9 +158,14 @@ pub fn render_card(card: &Card, look: Look) -> String {
         fact("base", &sides.base.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string));
     }
     fact("fingerprint", &text::clean(&card.fingerprint));
+    if let Some(request) = &card.request {
+        fact("asked in", &format!("turn {}", request.turn));
+        section(&mut out, "asks for", &text::lines(&request.owns, "  "), look);
+    }
     section(&mut out, "paths", &text::lines(&card.paths, "  "), look);
     section(&mut out, "stages", &stages(card, look), look);
-    section(&mut out, "git said", &messages(card), look);
+    let said = if card.request.is_some() { "not granted by the plan" } else { "git said" };
+    section(&mut out, said, &messages(card), look);
     section(&mut out, "you can", &options(card), look);
     out
 }

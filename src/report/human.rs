@@ -70,7 +70,11 @@ impl Human {
             }
             EventKind::AttemptStarted(started) => {
                 let attempt = event.subject.attempt.unwrap_or(1);
-                let begins = format!("attempt {attempt} starts, from {}", started.fork_point.short());
+                let granted = match started.granted.as_slice() {
+                    [] => String::new(),
+                    granted => format!(", with {} as granted", text::list(granted, 4)),
+                };
+                let begins = format!("attempt {attempt} starts, from {}{granted}", started.fork_point.short());
                 if started.degraded.contains(&Layer::Namespaces) {
                     let place = started.worktree.display();
                     return loud(format!(

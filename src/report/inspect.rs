@@ -69,6 +69,8 @@ pub struct AttemptView {
     pub turns: Vec<TurnView>,
     /// What is worth knowing beside that, such as what it was kept from.
     pub hints: Vec<Hint>,
+    /// Globs that it owned beyond the plan's contract: they were asked for and granted before.
+    pub granted: Vec<String>,
     /// Layers of isolation that its box did without, as was allowed.
     pub degraded: BTreeSet<Layer>,
 }
@@ -184,6 +186,7 @@ impl AttemptView {
             leftover_processes: finished.map(|finished| finished.leftover_processes),
             turns: attempt.turns.iter().map(TurnView::of).collect(),
             hints: finished.map(|finished| finished.hints.clone()).unwrap_or_default(),
+            granted: started.map(|started| started.granted.clone()).unwrap_or_default(),
             degraded: started.map(|started| started.degraded.clone()).unwrap_or_default(),
         }
     }
@@ -198,6 +201,9 @@ impl AttemptView {
         let time = if self.interrupted { String::new() } else { format!(" {}", text::millis(self.duration_ms)) };
         let reason = self.reason.as_ref().map(|reason| format!(": {}", text::clean(reason))).unwrap_or_default();
         let mut out = format!("attempt {}  {}{time}{reason}\n", self.number, tone.paint(state, look));
+        if !self.granted.is_empty() {
+            out.extend(["  owned besides, as granted: ", &text::list(&self.granted, text::LISTED), "\n"]);
+        }
         if let Some(leftover) = self.leftover_processes.filter(|count| *count > 0) {
             out.extend(["  left ", &text::count(leftover.into(), "process", "processes"), ", killed\n"]);
         }
@@ -438,6 +444,7 @@ mod tests {
                   "inferred": true
                 }
               ],
+              "granted": [],
               "degraded": []
             }
           ]

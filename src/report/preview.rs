@@ -34,7 +34,9 @@ pub fn render(preview: &Preview, look: Look) -> String {
     match &preview.verify {
         Some(verify) => {
             let limit = text::duration(verify.timeout);
-            fact("verifier", &format!("{}  (at most {limit}; {})", verify.command.line, bounds(&verify.sandbox)));
+            let within = verify.workdir.iter().flat_map(|workdir| [", in ", workdir]).collect::<String>();
+            let bounds = bounds(&verify.sandbox);
+            fact("verifier", &format!("{}  (at most {limit}{within}; {bounds})", verify.command.line));
         }
         None => fact("verifier", "none: the result cannot land"),
     }
@@ -63,6 +65,12 @@ fn render_agent(agent: &AgentPreview, look: Look) -> String {
     fact("owns", &text::list(&agent.owns, usize::MAX));
     if !agent.shares.is_empty() {
         fact("shares", &text::list(&agent.shares, usize::MAX));
+    }
+    if !agent.may_ask.is_empty() {
+        fact("may ask", &text::list(&agent.may_ask, usize::MAX));
+    }
+    if let Some(workdir) = &agent.workdir {
+        fact("in", workdir);
     }
     for turn in &agent.turns {
         fact("runs", &turn.line);

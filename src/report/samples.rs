@@ -120,6 +120,7 @@ impl Journal {
             branch: RefName::agent_branch(&run(), &name(agent)),
             worktree: format!("/var/worktrees/app/login-3--{agent}").into(),
             adapter: "command".to_owned(),
+            granted: Vec::new(),
             degraded: std::collections::BTreeSet::new(),
         };
         self.push(second + 2, Subject::attempt(&name(agent), 1), EventKind::AttemptStarted(started));
@@ -445,6 +446,7 @@ pub(crate) fn conflict_card() -> Card {
             title: "let ui try again on top of the candidate".to_owned(),
             command: "sandbox retry ui --fresh --run login-3".to_owned(),
         }],
+        request: None,
         resolution: None,
         answer: None,
     }

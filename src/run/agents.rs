@@ -1,11 +1,11 @@
 //! Carrying the agents through their attempts, as many at once as the plan says.
 
 use std::collections::HashMap;
-use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::task::JoinSet;
 
+use super::again::{self, Next};
 use super::error::Error;
 use super::finish::started_of;
 use super::forecaster::Forecaster;
@@ -20,7 +20,7 @@ use crate::integrate::{Facts, Fork, fork_point};
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, Subject};
 use crate::model::plan::{AgentTask, Plan};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, TurnId};
-use crate::plan::CompiledContract;
+use crate::plan::Scope;
 use crate::store::{Occupant, Record, RunDir, atomic, json};
 use crate::workspace::{Commission, Workspace, WorkspaceRecord, create, remove, seed, seed_included};
 
@@ -34,6 +34,8 @@ pub(super) struct Crew {
     pub(super) head: Head,
     pub(super) base: CommitId,
     pub(super) signals: Signals,
+    /// Held while a request of an agent is decided.
+    pub(super) asking: Mutex<()>,
 }
 
 /// How an agent stands when agents are to be carried to their ends.
@@ -193,32 +195,36 @@ impl Crew {
             })
             .await?;
         let Some(seat) = seat else { return Ok(false) };
-        self.attempts(task, seat, first..first.saturating_add(attempts), journal).await
+        self.attempts(task, seat, (first, attempts), journal).await
     }
 
-    /// Makes the attempts of these numbers until one ends for good, and tells of them in `journal`.
+    /// Makes attempts, from this number on and with so many tries, until one ends for good, and tells of them in `journal`.
     pub(super) async fn attempts(
         &self,
         task: &AgentTask,
         mut seat: Seat,
-        numbers: Range<u32>,
+        (first, tries): (u32, u32),
         journal: &dyn Record,
     ) -> Result<bool, Error> {
-        let contract = CompiledContract::new(&task.contract)?;
-        let mut before = self.recorder.state().agent(&task.name).and_then(crate::model::run::AgentState::outcome);
-        for attempt in numbers {
-            let end = self.attempt(task, &contract, &seat, (attempt, before), journal).await?;
+        let (mut attempt, mut left) = (first, tries.saturating_sub(1));
+        loop {
+            let state = self.recorder.state();
+            let scope = Scope::new(task, &state.granted(&task.name))?;
+            let before = state.agent(&task.name).and_then(crate::model::run::AgentState::outcome);
+            let end = self.attempt(task, &scope, &seat, (attempt, before), journal).await?;
             seat.latest = end.latest;
             seat.branch_at = end.branch_at;
             let state = self.recorder.state();
             let begun =
                 state.agent(&task.name).is_some_and(|agent| agent.has_begun_in(seat.workspace.place.worktree()));
             seat.needs_setup = !begun;
-            before = Some(end.outcome);
-            let again = end.outcome.is_worth_another_attempt() && !self.signals.stop.is_cancelled();
-            if !again {
-                break;
+            let has_more = again::has_more(&state, &task.name);
+            match again::next(end.outcome, left, has_more, self.signals.stop.is_cancelled()) {
+                Next::Nothing => break,
+                Next::Try => left = left.saturating_sub(1),
+                Next::WithMore => {}
             }
+            attempt = attempt.saturating_add(1);
         }
         // Where somebody removed its entry, and its link could not be trusted, there is none to keep up.
         if seat.workspace.admin_dir.is_dir() {
@@ -234,7 +240,7 @@ impl Crew {
     async fn attempt(
         &self,
         task: &AgentTask,
-        contract: &CompiledContract,
+        scope: &Scope,
         seat: &Seat,
         (attempt, before): (u32, Option<AttemptOutcome>),
         journal: &dyn Record,
@@ -244,7 +250,7 @@ impl Crew {
             let assignment = Assignment {
                 run: self.recorder.run(),
                 task,
-                contract,
+                scope,
                 attempt,
                 workspace: &seat.workspace,
                 fork: &seat.fork,
@@ -254,6 +260,7 @@ impl Crew {
                 before,
                 capturer: &self.capturer,
                 journal,
+                clerk: Some(self),
                 stop: self.signals.stop.clone(),
                 kill: self.signals.kill.clone(),
             };

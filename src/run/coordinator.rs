@@ -1,7 +1,7 @@
 //! The whole of a run, in order.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sandbox::{Host, Layer};
@@ -91,6 +91,7 @@ pub async fn execute(
         head: origin.head,
         base: origin.base,
         signals: signals.clone(),
+        asking: Mutex::default(),
     });
     let finish = Finish {
         site: &crew.site,

@@ -66,11 +66,11 @@ impl Desk {
         self.recorder.state().open_cards().count()
     }
 
-    /// Lets what a card holds be merged.
+    /// Lets what a card holds be merged; or grants what it asks for, from the agent's next attempt on.
     pub fn approve(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
         let card = self.open_card(card, AnswerKind::Approved)?;
         match card.kind {
-            CardKind::Scope | CardKind::Protected => {
+            CardKind::Scope | CardKind::Protected | CardKind::ScopeRequest => {
                 self.close(&card, Answer { why, ..self.answer(AnswerKind::Approved) }, None)
             }
             CardKind::Conflict => Err(refused(
@@ -86,7 +86,7 @@ impl Desk {
         }
     }
 
-    /// Leaves the work out that a card holds.
+    /// Leaves the work out that a card holds; or refuses what it asks for, and the agent's work stays as it is.
     pub fn dismiss(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
         let card = self.open_card(card, AnswerKind::Dismissed)?;
         self.close(&card, Answer { why, ..self.answer(AnswerKind::Dismissed) }, None)

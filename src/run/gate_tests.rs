@@ -155,6 +155,7 @@ fn card() -> Card {
         messages: Vec::new(),
         fingerprint: String::new(),
         options: Vec::new(),
+        request: None,
         resolution: None,
         answer: None,
     }

@@ -15,7 +15,7 @@ use crate::model::event::Subject;
 use crate::model::plan::AgentTask;
 use crate::model::run::AgentState;
 use crate::model::{CommitId, RefName, RepoPath, TurnId};
-use crate::plan::CompiledContract;
+use crate::plan::Scope;
 use crate::store::Record;
 use crate::workspace::Workspace;
 
@@ -113,15 +113,15 @@ impl Keeper<'_> {
         latest: &Snapshot,
         found: &Captured,
     ) -> Result<(), Error> {
-        let compiled = CompiledContract::new(&self.task.contract)?;
+        let scope = Scope::new(self.task, self.known.granted())?;
         let ledger = Ledger {
             repository: &self.capturer.repository,
             run: self.recorder.run(),
             agent: &self.task.name,
             adapter: crate::agent::attempt::ADAPTER,
             fork,
-            contract: &self.task.contract,
-            compiled: &compiled,
+            contract: &scope.contract,
+            compiled: &scope.compiled,
         };
         let begun = self.known.attempts.iter().find(|attempt| attempt.number == turn.attempt);
         let base = begun.and_then(|attempt| attempt.started.as_ref()).map_or(&latest.commit, |begun| &begun.base_ref);

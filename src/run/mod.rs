@@ -3,13 +3,16 @@
 //! - [`Site`] is where runs happen: one repository and what is around it.
 //! - [`start`] makes the run's folder, pins the base and writes the first event.
 //! - [`agents`] carries the agents through their attempts, as many at once as the plan says ([`scheduler`] decides).
+//! - [`asks`] decides what agents ask for while they work, and [`again`] whether another attempt follows one.
 //! - [`finish`] integrates, verifies, asks the gate ([`gate`] decides) and lands.
 //! - [`Recorder`] is the only writer of the journal.
 //!
 //! Promises: the journal knows of everything before it is acted on. Each agent is carried to an end of its own, and one
 //! that fails takes down only those that build on it. Nothing moves the target but landing, and landing needs an open gate.
 
+mod again;
 mod agents;
+mod asks;
 pub mod clean;
 pub mod coordinator;
 pub mod decide;

@@ -3,7 +3,7 @@
 //! Each takes the run's lock, so that there is one coordinator at a time, and writes into the same journal.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use sandbox::Layer;
 
@@ -95,7 +95,16 @@ impl Reopened {
         for text in isolation::warnings(&capturer.host, &left_out) {
             recorder.warn(&text);
         }
-        let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
+        let crew = Crew {
+            site,
+            plan,
+            recorder: recorder.clone(),
+            capturer,
+            head,
+            base,
+            signals: signals.clone(),
+            asking: Mutex::default(),
+        };
         Ok(Self { crew: Arc::new(crew), recorder, signals, land, asked: Asker::User })
     }
 
@@ -221,8 +230,7 @@ impl Reopened {
         let seat = stage(&self.recorder, Subject::agent(agent), enter, prepared).await?;
         match seat {
             Some(seat) => {
-                let numbers = first..first.saturating_add(task.attempts);
-                crew.attempts(task, seat, numbers, &self.recorder).await?;
+                crew.attempts(task, seat, (first, task.attempts), &self.recorder).await?;
             }
             None => return self.finish().conclude(false).await,
         }

@@ -7,6 +7,7 @@
 //!
 //! Each step looks at what is there first, so that nothing is done twice, and a death during `resume` is like any other.
 
+use super::again::{self, Next, has_more};
 use super::agents::{Opening, run_all};
 use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, require_secrets};
 use super::error::Error;
@@ -55,7 +56,10 @@ impl Reopened {
         let came_to_its_end = came_to_its_end(before);
         let jobs = state.started.as_ref().map_or(1, |started| started.jobs);
         run_all(self.crew(), jobs, |task| match state.agent(&task.name) {
-            Some(agent) => opening(agent, task.attempts, came_to_its_end, is_approved(&state, &task.name)),
+            Some(agent) => {
+                let has_more = !came_to_its_end && has_more(&state, &task.name);
+                opening(agent, task.attempts, came_to_its_end, (is_approved(&state, &task.name), has_more))
+            }
             None => Opening::New,
         })
         .await?;
@@ -82,15 +86,17 @@ fn is_approved(state: &RunState, agent: &AgentName) -> bool {
     cards.peek().is_some() && cards.all(approved)
 }
 
-/// How an agent with so many attempts goes on. `approved`: others may build on what it did outside its contract.
-fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, approved: bool) -> Opening {
-    let outcomes = agent.attempts.iter().filter_map(|attempt| attempt.finished.as_ref());
+/// How an agent with so many attempts goes on. `approved`: others may build on what it did outside its contract. `has_more`:
+/// something was granted that its newest attempt did not have, and the one that was to follow for it was never made.
+fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, (approved, has_more): (bool, bool)) -> Opening {
     // That the run was cut short is no fault of the agent's, and costs it no attempt.
-    let spent = outcomes.filter(|finished| finished.outcome.is_worth_another_attempt()).count();
-    let left = attempts.saturating_sub(u32::try_from(spent).unwrap_or(u32::MAX));
+    let left = attempts.saturating_sub(u32::try_from(again::spent(agent)).unwrap_or(u32::MAX));
     let Some(finished) = agent.last_attempt().and_then(|attempt| attempt.finished.as_ref()) else {
         return Opening::GoOn { attempts: left.max(1) };
     };
+    if again::next(finished.outcome, 0, has_more, false) == Next::WithMore {
+        return Opening::GoOn { attempts: left.max(1) };
+    }
     match finished.outcome {
         AttemptOutcome::Completed | AttemptOutcome::NoChanges => {
             Opening::Ended { can_be_built_on: approved || finished.outside_since_fork.is_empty() }
@@ -169,7 +175,7 @@ mod tests {
                     _ => Opening::Ended { can_be_built_on: false },
                 };
                 assert_eq!(
-                    opening(&agent(&[Some(outcome)]), attempts, ended, false),
+                    opening(&agent(&[Some(outcome)]), attempts, ended, (false, false)),
                     expected,
                     "{outcome} {attempts} {ended}"
                 );
@@ -180,21 +186,33 @@ mod tests {
     #[test]
     fn one_that_never_began_or_was_cut_short_has_what_is_left() {
         use AttemptOutcome::{Failed, Interrupted};
-        assert_eq!(opening(&agent(&[]), 2, false, false), Opening::GoOn { attempts: 2 });
-        assert_eq!(opening(&agent(&[Some(Failed), Some(Interrupted)]), 2, false, false), Opening::GoOn { attempts: 1 });
-        // Cut short in its last attempt: it has that one still.
-        assert_eq!(opening(&agent(&[Some(Failed), None]), 1, false, false), Opening::GoOn { attempts: 1 });
+        assert_eq!(opening(&agent(&[]), 2, false, (false, false)), Opening::GoOn { attempts: 2 });
         assert_eq!(
-            opening(&agent(&[Some(Failed), Some(Failed)]), 2, false, false),
+            opening(&agent(&[Some(Failed), Some(Interrupted)]), 2, false, (false, false)),
+            Opening::GoOn { attempts: 1 }
+        );
+        // Cut short in its last attempt: it has that one still.
+        assert_eq!(opening(&agent(&[Some(Failed), None]), 1, false, (false, false)), Opening::GoOn { attempts: 1 });
+        assert_eq!(
+            opening(&agent(&[Some(Failed), Some(Failed)]), 2, false, (false, false)),
             Opening::Ended { can_be_built_on: false }
         );
+    }
+
+    #[test]
+    fn what_was_granted_and_not_taken_up_yet_is() {
+        use AttemptOutcome::{Completed, Failed, Tampered};
+        assert_eq!(opening(&agent(&[Some(Completed)]), 1, false, (false, true)), Opening::GoOn { attempts: 1 });
+        assert_eq!(opening(&agent(&[Some(Failed)]), 1, false, (false, true)), Opening::GoOn { attempts: 1 });
+        let tampered = opening(&agent(&[Some(Tampered)]), 3, false, (false, true));
+        assert_eq!(tampered, Opening::Ended { can_be_built_on: false });
     }
 
     #[test]
     fn work_out_of_contract_is_not_built_on() {
         let mut agent = agent(&[Some(AttemptOutcome::Completed)]);
         agent.attempts[0].finished.as_mut().unwrap().outside_since_fork = vec!["x".into()];
-        assert_eq!(opening(&agent, 1, false, false), Opening::Ended { can_be_built_on: false });
-        assert_eq!(opening(&agent, 1, false, true), Opening::Ended { can_be_built_on: true }, "approved");
+        assert_eq!(opening(&agent, 1, false, (false, false)), Opening::Ended { can_be_built_on: false });
+        assert_eq!(opening(&agent, 1, false, (true, false)), Opening::Ended { can_be_built_on: true }, "approved");
     }
 }

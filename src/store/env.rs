@@ -28,7 +28,7 @@ variables! {
     SANDBOX_GIT = "SANDBOX_GIT";
     /// Which diagnostics go to stderr, as a filter such as `worktree_sandbox::git=debug`.
     SANDBOX_LOG = "SANDBOX_LOG";
-    /// Set inside of boxes that do without a layer, to its name, so that `sandbox turn` can say why there is none.
+    /// Set inside of boxes that do without a layer, to its name, so that `sandbox turn` and `ask` can say why they cannot work.
     SANDBOX_DEGRADED = "SANDBOX_DEGRADED";
     /// Colours are off when it is set to anything.
     NO_COLOR = "NO_COLOR";

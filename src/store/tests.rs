@@ -47,6 +47,7 @@ fn card(id: &str) -> Card {
         messages: Vec::new(),
         fingerprint: "f".to_owned(),
         options: Vec::new(),
+        request: None,
         resolution: None,
         answer: None,
     }

@@ -105,6 +105,7 @@ mod tests {
         VerifySettings {
             command: vec!["true".to_owned()],
             timeout: SignedDuration::from_mins(5),
+            workdir: None,
             sandbox: SandboxSettings::default(),
         }
     }

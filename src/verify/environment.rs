@@ -59,6 +59,9 @@ impl Environment {
                 None => part(&format!("secret {variable}"), &[text("not set")]),
             }
         }
+        if let Some(workdir) = &settings.workdir {
+            part("working directory", &[workdir.as_bytes()]);
+        }
         part("exposed paths", &bytes_of(&settings.sandbox.expose));
         part("hidden folders", &bytes_of(&settings.sandbox.hide));
         part("nested namespaces", &[text(if settings.sandbox.nested { "allowed" } else { "denied" })]);
@@ -257,6 +260,7 @@ mod tests {
         VerifySettings {
             command: vec!["judge".to_owned()],
             timeout: SignedDuration::from_mins(1),
+            workdir: None,
             sandbox: SandboxSettings {
                 expose: vec!["/opt/a".to_owned()],
                 env: env.iter().map(|name| (*name).to_owned()).collect(),

@@ -24,7 +24,7 @@ use super::error::Error;
 use super::parser::{Parsed, Parser};
 use super::scan;
 use super::transcript::Transcript;
-use crate::agent::attempt::with_causes;
+use crate::agent::attempt::{not_started, with_causes};
 use crate::agent::network::{self, Gateway};
 use crate::agent::output::{Allowance, OutputLog};
 use crate::agent::supervise::{Bounds, Ended, Happening, Supervisor, output_pipe};
@@ -277,13 +277,16 @@ impl<'a> Judge<'a> {
             .cwd(workspace.place.worktree())
             .stdout(Stdio::Fd(stdout))
             .stderr(Stdio::Fd(stderr));
+        if let Some(workdir) = &self.of.settings.workdir {
+            command = command.below(workdir);
+        }
         for (name, value) in self.variables(enforcement) {
             command = command.env(name, value);
         }
         let child = match boxed.spawn(command).await {
             Ok(child) => child,
             Err(SpawnError::Box(error)) => return Err(Error::Box(error)),
-            Err(error) => return Ok(Trial::not_started(with_causes(&error))),
+            Err(error) => return Ok(Trial::not_started(not_started(&error, self.of.settings.workdir.as_deref()))),
         };
         failpoint::after("command", "verifier");
         let mut bounds = self.bounds(begun);
@@ -293,8 +296,8 @@ impl<'a> Judge<'a> {
             let mut on_output = |chunk: &[u8]| transcript.push(chunk);
             match supervisor.next(boxed, &mut bounds, &mut log, &mut on_output, None).await? {
                 Happening::Ended(ended) => break ended,
-                Happening::TurnRequested(request) => {
-                    request.answer(Err("a verifier has no turns".to_owned())).await;
+                Happening::Requested(request) => {
+                    request.asker.answer(Err("a verifier has no turns, and asks for nothing".to_owned())).await;
                 }
             }
         };

@@ -533,7 +533,7 @@ echo x > x
     let answers: Vec<&str> = printed.lines().filter(|line| line.starts_with("> ")).collect();
     assert_eq!(answers.len(), 8, "{printed}");
     for answer in &answers[..5] {
-        assert!(answer.contains("error the only request is"), "{printed}");
+        assert!(answer.contains("error the only requests are"), "{printed}");
     }
     assert!(answers[5].contains("too long"), "{printed}");
     assert!(answers[6].starts_with("> ok 1.1 "), "{printed}");

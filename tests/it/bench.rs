@@ -22,7 +22,7 @@ use worktree_sandbox::model::change::TurnRecord;
 use worktree_sandbox::model::event::{AttemptFinished, AttemptStarted, Event, EventKind, Subject};
 use worktree_sandbox::model::plan::{AgentTask, Argv, Contract, Plan};
 use worktree_sandbox::model::{AgentName, AttemptOutcome, CommitId, RefName, RunId, TreeId, TurnId};
-use worktree_sandbox::plan::{CompiledContract, Single};
+use worktree_sandbox::plan::{Scope, Single};
 use worktree_sandbox::store::{self, Occupant, Record, RepoKey, RunDir, StateDir, Workplace, Workplaces};
 use worktree_sandbox::workspace::{Commission, Surroundings, Workspace, create};
 
@@ -210,11 +210,12 @@ impl Bench {
     pub(crate) async fn attempt_with(&mut self, turns: Vec<Argv>) -> AttemptEnd {
         self.attempts += 1;
         self.task().turns = turns;
-        let contract = CompiledContract::new(&self.plan.agents[0].contract).unwrap();
+        let scope = Scope::new(&self.plan.agents[0], &[]).unwrap();
         let attempt = agent::attempt::run(Assignment {
             run: &self.run,
             task: &self.plan.agents[0],
-            contract: &contract,
+            scope: &scope,
+            clerk: None,
             attempt: self.attempts,
             workspace: &self.workspace,
             fork: &self.fork,

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod agent;
+mod ask;
 mod attacks;
 mod bad_input;
 mod bench;
@@ -42,4 +43,5 @@ mod tools;
 mod users;
 mod verbs;
 mod verify;
+mod workdir;
 mod world;

@@ -149,6 +149,7 @@ fn command(argv: &[&str]) -> VerifySettings {
     VerifySettings {
         command: argv.iter().map(|part| (*part).to_owned()).collect(),
         timeout: SignedDuration::from_secs(30),
+        workdir: None,
         sandbox: SandboxSettings::default(),
     }
 }

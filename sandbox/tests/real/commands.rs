@@ -87,6 +87,44 @@ async fn a_command_that_cannot_start_says_why() {
 }
 
 #[tokio::test]
+async fn it_starts_below_its_folder_and_no_link_leads_out_of_that() {
+    let bench = Bench::new().await;
+    let work = bench.root.join("work");
+    std::fs::create_dir_all(work.join("a/b")).unwrap();
+    std::fs::write(work.join("a/file"), "").unwrap();
+    for (link, target) in
+        [("out", "/usr"), ("up", ".."), ("a/far", "../../work"), ("a/near", "../a/b"), ("gone", "nowhere")]
+    {
+        std::os::unix::fs::symlink(target, work.join(link)).unwrap();
+    }
+    let sandbox = bench.start(&bench.policy()).await;
+    let pwd = |below: &str| Command::new(["/bin/pwd", "-P"]).below(below);
+    let entered = run(&sandbox, pwd("a/b")).await.out;
+    assert!(entered.trim_end().ends_with("work/a/b"), "{entered}");
+    assert_eq!(run(&sandbox, pwd("a/near")).await.out, entered, "a link that stays within is one like any other");
+    for (below, kind) in [
+        ("out", ErrorKind::CrossesDevices),
+        ("out/bin", ErrorKind::CrossesDevices),
+        ("up", ErrorKind::CrossesDevices),
+        ("..", ErrorKind::CrossesDevices),
+        ("a/far", ErrorKind::CrossesDevices),
+        ("/usr", ErrorKind::CrossesDevices),
+        ("gone", ErrorKind::NotFound),
+        ("none", ErrorKind::NotFound),
+        ("a/file", ErrorKind::NotADirectory),
+    ] {
+        match sandbox.spawn(pwd(below)).await.unwrap_err() {
+            SpawnError::Directory { cwd, source, .. } => {
+                assert_eq!(source.kind(), kind, "{below}");
+                assert!(cwd.ends_with(below.trim_start_matches('/')), "{below}: {}", cwd.display());
+            }
+            other => panic!("{below}: {other:?}"),
+        }
+    }
+    assert!(run(&sandbox, shell("true")).await.ok(), "the box goes on");
+}
+
+#[tokio::test]
 async fn commands_follow_one_another_in_one_box() {
     let bench = Bench::new().await;
     let sandbox = bench.start(&bench.policy()).await;

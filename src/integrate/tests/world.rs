@@ -113,6 +113,8 @@ pub(super) fn task(agent: &str, owns: &[&str], after: &[&str]) -> AgentTask {
         after: after.iter().map(|it| name(it)).collect(),
         attempts: 3,
         turns: Vec::new(),
+        workdir: None,
+        may_ask: Vec::new(),
         sandbox: SandboxSettings::default(),
     }
 }
@@ -387,6 +389,7 @@ impl World {
             branch: RefName::agent_branch(self.run.id(), &task.name),
             worktree: PathBuf::from("/nowhere"),
             adapter: "command".to_owned(),
+            granted: Vec::new(),
             degraded: std::collections::BTreeSet::new(),
         };
         let finished = TurnFinished {

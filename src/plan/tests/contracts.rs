@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::globs::PATHS;
 use crate::model::RepoPath;
 use crate::model::plan::Contract;
-use crate::plan::{Allowed, Budget, CompiledContract, check_against_tree, load};
+use crate::plan::{Allowed, Budget, Code, CompiledContract, check_against_tree, load};
 
 fn contract(owns: &[String], shares: &[String]) -> CompiledContract {
     CompiledContract::new(&Contract { owns: owns.to_vec(), shares: shares.to_vec() }).unwrap_or_default()
@@ -96,6 +96,38 @@ fn a_contract_that_matches_no_file_is_warned_of() {
     let messages: Vec<_> = warnings.iter().map(|warning| warning.message.as_str()).collect();
     assert_eq!(messages, ["no file falls under what `b` owns: `dosc/**`, `x`"]);
     assert_eq!(check_against_tree(&plan, []).unwrap().len(), 2);
+}
+
+#[test]
+fn folders_to_start_in_that_are_not_there_are_warned_of() {
+    let text = "[verify]\ncommand = ['x']\nworkdir = 'docs/'\n[agents.a]\nowns = ['docs/**']\nrun = ['x']\nworkdir = 'docs/a'\n\
+                [agents.b]\nowns = ['src/**']\nrun = ['x']\nworkdir = 'src'\n";
+    let (plan, _) = load("p.toml", text).unwrap();
+    assert_eq!(plan.verify.as_ref().unwrap().workdir.as_deref(), Some("docs"));
+    let told = |tree: &[&str]| -> Vec<String> {
+        let tree = tree.iter().map(|path| RepoPath::from(*path));
+        let found = check_against_tree(&plan, tree).unwrap().into_iter().filter(|it| it.code == Code::NoWorkdir);
+        found.map(|finding| finding.message).collect()
+    };
+    assert_eq!(
+        told(&["docs/a.md", "docs/ab/x", "src"]),
+        [
+            "`a` starts in `docs/a`, which is no folder of the repository",
+            "`b` starts in `src`, which is no folder of the repository"
+        ]
+    );
+    assert!(told(&["docs/a/x", "src/y/z"]).is_empty());
+    for (path, part) in [
+        ("../x", "leads out"),
+        ("/x", "from the checkout's root"),
+        ("a//b", "empty part"),
+        (".", "empty part"),
+        ("a/.git/x", "git's own"),
+    ] {
+        let text = format!("[verify]\ncommand = ['x']\n[agents.a]\nowns = ['a']\nrun = ['x']\nworkdir = '{path}'\n");
+        let found = load("p.toml", &text).unwrap_err();
+        assert!(found.findings[0].message.contains(part), "{path}: {found:?}");
+    }
 }
 
 /// Many agents with globs that begin with `**` are an ordinary plan, and must stay one.

@@ -39,13 +39,14 @@ fn other_value(key: &Key) -> &'static str {
         "workspace.seed" => "['.env', 'node_modules/']",
         "workspace.setup" | "verify.command" | "run" | "verify" => "['make', 'x']",
         "turns" => "[['a'], ['b', 'c']]",
-        "verify.protect" | "owns" | "shares" => "['three/**']",
+        "verify.workdir" | "workdir" => "'packages/api/'",
+        "verify.protect" | "owns" | "shares" | "may_ask" => "['three/**']",
         "verify.cache" => "['target']",
         hook if hook.starts_with("hooks.") => "['notify', 'x']",
         "title" => "'The first'",
         "after" => "['two']",
         "use" => "'command'",
-        "prompt" | "prompt_file" | "workdir" => "'x'",
+        "prompt" | "prompt_file" => "'x'",
         unknown => panic!("say here what `{unknown}` may be"),
     }
 }

@@ -194,7 +194,7 @@ const ONE_EACH: &[(&str, Code, (usize, usize), &str)] = &[
     ("[agents.a]\nowns = ['a']\nrun = ['x']\n[agents.a]\nowns = ['b']", Code::DuplicateKey, (5, 9), "the table `a`"),
     ("[agnts.a]\n[agents.a]\nowns = ['a']\nrun = ['x']", Code::UnknownKey, (2, 2), "unknown key `agnts`"),
     (
-        "[agents.a]\nowns = ['a']\nrun = ['x']\nworkdir = 'x'",
+        "[agents.a]\nowns = ['a']\nrun = ['x']\nprompt = 'x'",
         Code::NotSupported,
         (5, 1),
         "not supported by this version",
@@ -301,7 +301,7 @@ fn a_name_of_three_hundred_letters_is_refused_in_one_line() {
 #[test]
 fn every_code_is_found_somewhere() {
     let mut met: BTreeSet<Code> = ONE_EACH.iter().map(|(_, code, _, _)| *code).collect();
-    let alone = "[agents.a]\nowns = ['none']\nrun = ['x']\n";
+    let alone = "[agents.a]\nowns = ['none']\nrun = ['x']\nworkdir = 'none'\n";
     met.extend(found_in(alone).iter().map(|finding| finding.code));
     let (plan, _) = load("plan.toml", alone).unwrap();
     met.extend(check_against_tree(&plan, [RepoPath::from("x")]).unwrap().iter().map(|finding| finding.code));

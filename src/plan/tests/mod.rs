@@ -7,3 +7,4 @@ mod keys;
 mod messages;
 mod networks;
 mod orders;
+mod requests;
