@@ -98,19 +98,17 @@ pub fn integrate(integration: &Integration<'_>) -> Result<Integrated, Error> {
     }
     let opened = open_cards(integration, &previews)?;
     let closed = close_cards(integration, &previews)?;
-    keep_merges(integration, &previews)?;
-    let squashes = squash(integration, &previews)?;
-    let laid = Laid { previews: &previews, squashes: &squashes };
     let made = |candidate, tree, agents, held_back| {
         let onto = integration.onto.clone();
         Integrated { candidate, tree, onto, agents, opened, closed, held_back }
     };
-    if let Err(refusal) = move_to(integration, &told, &reference, &begun, &laid)? {
+    keep_merges(integration, &previews)?;
+    let published = publish(integration, &previews)?;
+    if let Err(refusal) = move_to(integration, &told, &reference, &begun, &previews, &published)? {
         let tree = facts.repository.load_commit(&integration.onto)?.tree;
         return Ok(made(integration.onto.clone(), tree, previews.agents, Some(refusal)));
     }
-    let candidate = laid.candidate().clone();
-    Ok(made(candidate, previews.tree, previews.agents, None))
+    Ok(made(published.candidate, previews.tree, previews.agents, None))
 }
 
 /// Moves the candidate's branch to what the merges gave: claims, acts, reads back. Where that proves that nothing has
@@ -120,20 +118,21 @@ fn move_to(
     told: &Following<'_>,
     reference: &RefName,
     begun: &ObjectId,
-    laid: &Laid<'_>,
+    previews: &Previews,
+    published: &Published,
 ) -> Result<Result<(), Refusal>, Error> {
     let mut asked = integration.asked;
     for first in [true, false] {
-        let works = match claimable(integration, told, laid.previews, asked)? {
+        let works = match claimable(integration, told, previews, asked)? {
             Ok(works) => works,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let claim = claim(integration, reference, laid.candidate(), works, asked)?;
+        let claim = claim(integration, reference, &published.candidate, works, asked)?;
         if first {
-            tell_merges(integration, reference, laid)?;
+            tell_merges(integration, reference, previews, published)?;
         }
         let Some(claim) = claim else { return Ok(Ok(())) };
-        let swapped = swap(integration, reference, Some(begun), laid.candidate());
+        let swapped = swap(integration, reference, Some(begun), &published.candidate);
         match (settle_locked(integration.facts.repository, integration.journal, &claim)?, swapped) {
             (Settled::Confirmed, _) => break,
             (Settled::Released(Release::Untouched), Err(_)) if first => {
@@ -367,10 +366,6 @@ fn close_cards(integration: &Integration<'_>, previews: &Previews) -> Result<Vec
 
 /// How a card came to be closed; none if it is not known whether it still applies.
 fn resolution(card: &Card, previewed: &Previewed) -> Option<String> {
-    // What an agent asks for waits for a person, whatever becomes of the work it has.
-    if card.kind == CardKind::ScopeRequest {
-        return None;
-    }
     let agent = &previewed.agent;
     match &previewed.placed {
         Placed::Merged { .. } => Some(format!("`{agent}` merges cleanly now")),
@@ -411,47 +406,40 @@ fn squashed(facts: &Facts<'_>, merge: &CommitId, onto: &CommitId) -> Result<Comm
     })?)
 }
 
-/// Previews, and the commit that each merge is squashed to where the plan asks for that.
-struct Laid<'p> {
-    previews: &'p Previews,
-    squashes: &'p BTreeMap<CommitId, CommitId>,
+/// What the candidate is made of.
+struct Published {
+    /// For each agent that is merged, the commit by which it is.
+    steps: BTreeMap<AgentName, CommitId>,
+    /// The last of them.
+    candidate: CommitId,
 }
 
-impl Laid<'_> {
-    /// The commit that stands in the candidate's history for a merge.
-    fn of<'c>(&'c self, merge: &'c CommitId) -> &'c CommitId {
-        self.squashes.get(merge).unwrap_or(merge)
-    }
-
-    /// Where the candidate is to stand.
-    fn candidate(&self) -> &CommitId {
-        self.of(&self.previews.candidate)
-    }
-}
-
-/// Squashes every merge, each onto the one before, where the plan asks for that.
-fn squash(integration: &Integration<'_>, previews: &Previews) -> Result<BTreeMap<CommitId, CommitId>, Error> {
+fn publish(integration: &Integration<'_>, previews: &Previews) -> Result<Published, Error> {
     let facts = &integration.facts;
-    let mut squashes = BTreeMap::new();
-    if facts.plan.history != History::Squash {
-        return Ok(squashes);
-    }
-    let mut at = integration.onto.clone();
+    let mut published = Published { steps: BTreeMap::new(), candidate: integration.onto.clone() };
     for previewed in &previews.agents {
         let Placed::Merged { commit, .. } = &previewed.placed else { continue };
-        at = squashed(facts, commit, &at)?;
-        squashes.insert(commit.clone(), at.clone());
+        published.candidate = match facts.plan.history {
+            History::Merge | History::Commits => commit.clone(),
+            History::Squash => squashed(facts, commit, &published.candidate)?,
+        };
+        published.steps.insert(previewed.agent.clone(), published.candidate.clone());
     }
-    Ok(squashes)
+    Ok(published)
 }
 
 /// Tells of every merge, in order.
-fn tell_merges(integration: &Integration<'_>, reference: &RefName, laid: &Laid<'_>) -> Result<(), Error> {
+fn tell_merges(
+    integration: &Integration<'_>,
+    reference: &RefName,
+    previews: &Previews,
+    published: &Published,
+) -> Result<(), Error> {
     let facts = &integration.facts;
     let mut at = integration.onto.clone();
     let mut behind = at.clone();
     let mut at_tree = facts.repository.load_commit(&at)?.tree;
-    for previewed in &laid.previews.agents {
+    for previewed in &previews.agents {
         let Some(made) = &previewed.contribution else { continue };
         let (merged, changed) = match &previewed.placed {
             Placed::Merged { commit, tree, history, changed } => (Some((commit, tree, history)), Some(changed)),
@@ -469,11 +457,12 @@ fn tell_merges(integration: &Integration<'_>, reference: &RefName, laid: &Laid<'
         let mut history = None;
         if let Some((commit, tree, shape)) = merged {
             behind = commit.clone();
-            (at, at_tree) = (laid.of(commit).clone(), tree.clone());
             history = match facts.plan.history {
                 History::Merge | History::Commits => shape.clone(),
                 History::Squash => Some(Shape { form: History::Squash, commits: 0, reason: None }),
             };
+            at = published.steps.get(&previewed.agent).unwrap_or(commit).clone();
+            at_tree = tree.clone();
         }
         // What is contained is part of the candidate as it is: a step that leads nowhere.
         let advanced = CandidateAdvanced {

@@ -251,11 +251,11 @@ pub struct MergeView {
     pub blocked_by: Vec<AgentName>,
     /// The commit it became part of the candidate by, once it is.
     pub merged_as: Option<CommitId>,
-    /// How putting it on the candidate stands: `observed`, `claimed`, `reconciling`, `confirmed`, `parked`, `inspecting`.
-    pub standing: Option<Standing>,
     /// What form it has in the candidate's history, where the plan asks for another than a merge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<Shape>,
+    /// How putting it on the candidate stands: `observed`, `claimed`, `reconciling`, `confirmed`, `parked`, `inspecting`.
+    pub standing: Option<Standing>,
 }
 
 impl MergeView {
@@ -368,8 +368,8 @@ impl AgentRow {
                 cards: merge.cards.clone(),
                 blocked_by: merge.blocked_by.clone(),
                 merged_as: merge.merged_as.clone(),
-                standing: agent.merging.as_ref().map(|item| item.state),
                 history: merge.history.clone(),
+                standing: agent.merging.as_ref().map(|item| item.state),
             }),
         }
     }

@@ -100,8 +100,8 @@ pub async fn execute(
         capturer: &crew.capturer,
         head: &crew.head,
         signals: &signals,
-        asked: Asker::Run,
         asks_hook: false,
+        asked: Asker::Run,
     };
     let report = match run_all(&crew, options.jobs, |_| Opening::New).await {
         Ok(()) => finish.complete(options.land, false).await,

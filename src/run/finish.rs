@@ -34,10 +34,10 @@ pub(super) struct Finish<'a> {
     pub(super) capturer: &'a Capturer,
     pub(super) head: &'a Head,
     pub(super) signals: &'a Signals,
-    /// Who asks: a verb by which a person wants exactly this, or the run as it goes on.
-    pub(super) asked: Asker,
     /// Whether the user's own `pre-merge-commit` hook is asked before the target moves.
     pub(super) asks_hook: bool,
+    /// Who asks: a verb by which a person wants exactly this, or the run as it goes on.
+    pub(super) asked: Asker,
 }
 
 impl Finish<'_> {

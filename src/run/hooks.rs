@@ -53,7 +53,8 @@ pub(super) fn of_settings(config: &Config) -> Result<Hooks, Error> {
             hooks.timeout = timeout.ok_or_else(|| refused(&key, "is no duration such as `30s`"))?;
             continue;
         }
-        let point = HookPoint::ALL.into_iter().find(|point| point.name().replace('_', "-") == name);
+        // Git gives the last part of a key in lower case: `runStarted` is `runstarted` here.
+        let point = HookPoint::ALL.into_iter().find(|point| point.name().replace('_', "") == name);
         let point = point.ok_or_else(|| refused(&key, "names nothing that happens in a run"))?;
         let command =
             shell_words::split(&value).ok().filter(|words| words.first().is_some_and(|word| !word.is_empty()));

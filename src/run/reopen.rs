@@ -143,8 +143,8 @@ impl Reopened {
             capturer: &self.crew.capturer,
             head: &self.crew.head,
             signals: &self.signals,
-            asked: self.asked,
             asks_hook: false,
+            asked: self.asked,
         }
     }
 

@@ -36,7 +36,7 @@ const AGENT: &str = r#"
 command = ["true"]
 [agents.one]
 owns = ["docs/**"]
-run = ["sh", "-ec", "echo y > docs/x.txt; git config sandbox.hook.gate-decided 'touch pwned'; git config --global sandbox.hook.landed 'touch pwned' || true"]
+run = ["sh", "-ec", "echo y > docs/x.txt; git config sandbox.hook.gateDecided 'touch pwned'; git config --global sandbox.hook.landed 'touch pwned' || true"]
 "#;
 
 #[test]
@@ -47,6 +47,7 @@ fn each_point_has_its_command_run_with_the_event() {
     let points = ["run_started", "agent_finished", "card_opened", "gate_decided", "landed"];
     let hooks: String = points.iter().map(|point| format!("{point} = [\"keep\", \"{point}\"]\n")).collect();
     world.git(&["config", "sandbox.hook.landed", "keep 'of settings'"]);
+    world.git(&["config", "sandbox.hook.agentFinished", "keep \"of agents\""]);
     let text = format!("[run]\nname = \"h\"\n[hooks]\n{hooks}{AGENT}");
     let ran = world.sandbox(&["run", &plan(&world, &text), "--land"]).expect(0);
     assert!(ran.stderr.contains("outside every box") && ran.stderr.contains("keep landed"), "{}", ran.stderr);
@@ -57,6 +58,7 @@ fn each_point_has_its_command_run_with_the_event() {
     assert_eq!(kept(&world, "gate_decided"), of("gate.decided"));
     assert_eq!(kept(&world, "landed"), of("effect.confirmed"));
     assert_eq!(kept(&world, "of settings"), of("effect.confirmed"), "the user's own come beside the plan's");
+    assert_eq!(kept(&world, "of agents"), of("attempt.finished"));
     assert_eq!(kept(&world, "card_opened").len(), 0);
     assert!(!world.repo.join("pwned").exists(), "what an agent sets is no hook");
     let around = fs::read_to_string(world.home().join("agent_finished.surroundings")).unwrap();
@@ -68,7 +70,7 @@ fn each_point_has_its_command_run_with_the_event() {
     );
     assert_eq!(around, expected);
     let told = of("hook.finished");
-    assert_eq!(told.len(), 5, "{told:?}");
+    assert_eq!(told.len(), 6, "{told:?}");
     assert!(
         told.iter().all(|event| event["data"]["error"].is_null() && event["data"]["end"]["value"] == 0),
         "{told:?}"

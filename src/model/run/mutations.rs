@@ -150,7 +150,6 @@ impl RunState {
                 }
             }
             EventKind::CardClosed(_)
-            | EventKind::HookFinished(_)
             | EventKind::RunStarted(_)
             | EventKind::RunFinished(_)
             | EventKind::StageEnter(_)
@@ -162,6 +161,7 @@ impl RunState {
             | EventKind::OverlapPredicted(_)
             | EventKind::VerifyFinished(_)
             | EventKind::GateDecided(_)
+            | EventKind::HookFinished(_)
             | EventKind::ChangeDetected(_)
             | EventKind::ScopeWarning(_)
             | EventKind::CheckpointCreated(_)
