@@ -205,6 +205,7 @@ mod tests {
             stage: None,
             attempts: vec![attempt],
             merge,
+            merging: None,
         }
     }
 
@@ -245,6 +246,12 @@ mod tests {
             checkout: None,
             rescue: None,
             note: None,
+            invocation: None,
+            works: Vec::new(),
+            observation_key: None,
+            attempt: None,
+            asked: None,
+            release: None,
         };
         assert_eq!(pin_of_state(&RunState { open_claims: vec![claim], ..ended(Vec::new()) }), Some(Pin::Landing));
     }
