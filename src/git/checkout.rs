@@ -158,6 +158,8 @@ impl Checkout {
                 "--no-overwrite-ignore",
                 "--no-autostash",
                 "--no-stat",
+                // Whoever reads what it says may die before it is done: it must not die of that.
+                "--no-progress",
                 "--no-verify-signatures",
                 "-q",
             ])
