@@ -192,6 +192,7 @@ fn json() {
       "verifier": null,
       "blocks": null,
       "landed": null,
+      "targetMoves": [],
       "degraded": [],
       "leakyPossible": false
     }

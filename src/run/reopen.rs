@@ -22,6 +22,7 @@ use super::stage::stage;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
 use crate::git::{Place, RefEdit, Swap};
+use crate::model::currency::Asker;
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
@@ -37,6 +38,7 @@ pub struct Reopened {
     recorder: Recorder,
     signals: Signals,
     land: bool,
+    pub(super) asked: Asker,
 }
 
 /// What becomes of agents whose turn never came.
@@ -91,7 +93,7 @@ impl Reopened {
             recorder.warn(&text);
         }
         let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
-        Ok(Self { crew: Arc::new(crew), recorder, signals, land })
+        Ok(Self { crew: Arc::new(crew), recorder, signals, land, asked: Asker::User })
     }
 
     /// The run's state.
@@ -129,7 +131,16 @@ impl Reopened {
             capturer: &self.crew.capturer,
             head: &self.crew.head,
             signals: &self.signals,
+            asked: self.asked,
         }
+    }
+
+    /// Settles and closes what a coordinator that died left open. A landing that cannot be settled keeps only landing from
+    /// going on, which says so itself.
+    async fn tidy(&self) -> Result<(), Error> {
+        self.close_stage()?;
+        drop(self.finish().settle_claims().await?);
+        self.close_interrupted(NeverBegun::Closed).await
     }
 
     /// Previews and candidate anew from the present snapshots, then the verifier.
@@ -138,7 +149,7 @@ impl Reopened {
     }
 
     async fn do_merge(&self) -> Result<Report, Error> {
-        self.close_interrupted(NeverBegun::Closed).await?;
+        self.tidy().await?;
         self.finish().complete(false, false).await
     }
 
@@ -148,7 +159,7 @@ impl Reopened {
     }
 
     async fn do_verify(&self, fresh: bool) -> Result<Report, Error> {
-        self.close_interrupted(NeverBegun::Closed).await?;
+        self.tidy().await?;
         self.integrate_if_needed().await?;
         self.finish().verify(fresh).await?;
         self.finish().conclude(false).await
@@ -160,7 +171,7 @@ impl Reopened {
     }
 
     async fn do_land(&self) -> Result<Report, Error> {
-        self.close_interrupted(NeverBegun::Closed).await?;
+        self.tidy().await?;
         self.integrate_if_needed().await?;
         if !self.recorder.state().verifier_is_fresh() {
             self.finish().verify(false).await?;
@@ -185,7 +196,7 @@ impl Reopened {
     }
 
     async fn do_retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
-        self.close_interrupted(NeverBegun::Closed).await?;
+        self.tidy().await?;
         let crew = &self.crew;
         let task = crew.plan.agent(agent).ok_or_else(|| no_agent(&self.recorder.state(), agent.as_str()))?;
         let state = self.recorder.state();
@@ -300,6 +311,12 @@ impl Reopened {
                 Ok::<_, Error>(())
             })?;
         }
+        self.close_stage()
+    }
+
+    /// Closes the stage of the whole run that a coordinator died in.
+    pub(super) fn close_stage(&self) -> Result<(), Error> {
+        let state = self.recorder.state();
         if let Some(stage) = state.stage {
             let story_id = state.run_id.to_string();
             let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };

@@ -11,20 +11,20 @@ use super::agents::{Opening, run_all};
 use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, require_secrets};
 use super::error::Error;
 use super::reopen::{NeverBegun, Reopened};
-use crate::integrate::{Settled, settle};
 use crate::model::card::{AnswerKind, Card, CardKind};
-use crate::model::gate::GateBlock;
+use crate::model::currency::Asker;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome};
 use crate::plan::boxes;
-use crate::store::lock::Patience;
 
 /// The exit codes of a run that came to a decision. Others say that it was told to stop, or that it could not go on.
 const DECIDED: [u8; 4] = [0, 1, 5, 6];
 
 impl Reopened {
     /// Goes on with the run to its end, from wherever it stands.
-    pub async fn resume(&self) -> Result<Report, Error> {
+    pub async fn resume(mut self) -> Result<Report, Error> {
+        // What a person asked for is that the run goes on: what it has tried in vain is not tried again for that.
+        self.asked = Asker::Run;
         close_on_fault(self.recorder(), self.do_resume().await)
     }
 
@@ -44,8 +44,10 @@ impl Reopened {
     }
 
     async fn go_on(&self, before: &RunState) -> Result<Report, Error> {
-        if let Some(in_the_way) = tokio::task::block_in_place(|| self.settle_claims(before))? {
-            return self.finish().refuse(in_the_way);
+        self.close_stage()?;
+        let stuck = self.finish().settle_claims().await?;
+        if !stuck.is_empty() {
+            return self.finish().refuse(stuck);
         }
         self.close_interrupted(NeverBegun::GoesOn).await?;
         let state = self.state();
@@ -63,20 +65,6 @@ impl Reopened {
             }
         }
         self.finish().conclude(self.land_was_asked()).await
-    }
-
-    /// Finds out what became of landings that a coordinator died over. Gives what keeps one from being settled.
-    fn settle_claims(&self, state: &RunState) -> Result<Option<Vec<GateBlock>>, Error> {
-        for claim in &state.open_claims {
-            let site = &self.crew().site;
-            let waiting =
-                |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
-            match settle(&site.repository, &site.state, self.recorder(), claim, Patience::default(), &waiting)? {
-                Settled::Confirmed | Settled::Released => {}
-                Settled::Stuck(blocks) => return Ok(Some(blocks)),
-            }
-        }
-        Ok(None)
     }
 }
 
@@ -158,6 +146,7 @@ mod tests {
             stage: None,
             attempts: outcomes.iter().enumerate().map(attempt).collect(),
             merge: None,
+            merging: None,
         }
     }
 
