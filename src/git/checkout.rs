@@ -158,13 +158,14 @@ impl Checkout {
                 "--no-overwrite-ignore",
                 "--no-autostash",
                 "--no-stat",
-                // Whoever reads what it says may die before it is done: it must not die of that.
-                "--no-progress",
                 "--no-verify-signatures",
                 "-q",
             ])
             .arg(new.as_str())
             .input(held.map_or(Input::Null, Input::Descriptor))
+            // Whoever reads what it says may die before it is done. It tells its progress whatever `-q` and `--no-progress`
+            // say, and would die of that.
+            .env("GIT_PROGRESS_DELAY", "1000000000")
             .timeout(timeout)
             .run()?;
         match output.code() {
