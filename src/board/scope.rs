@@ -12,6 +12,8 @@ use crate::model::{AgentName, RepoPath};
 pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> Card {
     let mut paths: Vec<RepoPath> = outside.iter().map(|change| change.path.clone()).collect();
     paths.sort();
+    // One path may have been changed more than once, where each commit of an agent's counts.
+    paths.dedup();
     let agents = vec![agent.clone()];
     let fingerprint = fingerprint(outside.iter().map(|change| (&change.path, change.new.as_ref())));
     let owned = contract.owns.iter().chain(&contract.shares).map(|glob| format!("`{glob}`")).collect::<Vec<_>>();

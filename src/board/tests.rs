@@ -57,6 +57,7 @@ fn merged(result: PreviewResult, merged: bool) -> AgentState {
         blocked_by: vec![name("schema")],
         merged_as: merged.then(commit),
         contribution: None,
+        history: None,
     };
     AgentState { merge: Some(merge), ..attempted(Some(AttemptOutcome::Completed)) }
 }

@@ -1,6 +1,6 @@
 //! `sandbox resume`, `merge`, `verify`, `land` and `retry`: going on with a run whose coordinator is gone.
 
-use super::args::{GoOnArgs, RetryArgs, VerifyArgs};
+use super::args::{GoOnArgs, LandArgs, RetryArgs, VerifyArgs};
 use super::error::Error;
 use super::exit::Exit;
 use super::going::{Telling, drive};
@@ -30,11 +30,12 @@ pub(super) fn verify(args: &VerifyArgs, settings: &Settings, printer: &mut Print
 }
 
 /// Lands the candidate, where the gate is open.
-pub(super) fn land(args: &GoOnArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+pub(super) fn land(args: &LandArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let (site, run) = find(args.run.as_deref(), settings)?;
     let allowed = args.degraded.layers();
+    let hooks = args.hooks;
     drive(settings, printer, Telling::Answer("land"), move |observer, signals| async move {
-        Reopened::open(site, run, &allowed, observer, signals).await?.land().await
+        Reopened::open(site, run, &allowed, observer, signals).await?.land(hooks).await
     })
 }
 

@@ -147,8 +147,9 @@ The target moves only if nothing is in the way, only from the commit that was ve
 
 Examples:
   sandbox land
-  sandbox land login-3")]
-    Land(GoOnArgs),
+  sandbox land login-3
+  sandbox land --hooks    ask your own pre-merge-commit hook first")]
+    Land(LandArgs),
     /// Go on with a run that was cut short, to its end
     #[command(after_help = "\
 What was done is not done again. Agents that were at work have their attempt once more, in the same worktree; what they had
@@ -518,7 +519,20 @@ pub struct RunOnly {
     pub run: Option<String>,
 }
 
-/// `resume`, `merge` and `land`
+/// `land`
+#[derive(Debug, Clone, Args)]
+pub struct LandArgs {
+    /// The run [default: the newest]
+    pub run: Option<String>,
+    /// Run your `pre-merge-commit` hook first, outside every box, on a checkout of the result; it may refuse
+    #[arg(long)]
+    pub hooks: bool,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
+}
+
+/// `resume` and `merge`
 #[derive(Debug, Clone, Args)]
 pub struct GoOnArgs {
     /// The run [default: the newest]

@@ -228,6 +228,7 @@ fn repository(
         });
     }
     checks.push(attributes(&repository));
+    checks.push(commits(&repository));
     checks.extend(tampered_runs(&repository));
 }
 
@@ -294,6 +295,27 @@ fn format_check(state: &StateDir) -> Check {
         }
         Err(error) => failure("format", error),
     }
+}
+
+/// What the user's own commits go through, and those of this program do not.
+fn commits(repository: &Repository) -> Check {
+    let hooks = match repository.load_passed_over_hooks() {
+        Ok(hooks) => hooks,
+        Err(error) => return failure("commits", error),
+    };
+    let mut apart = Vec::new();
+    if repository.config().is_true("commit.gpgsign") {
+        apart.push("`commit.gpgSign` is set, and its commits are not signed".to_owned());
+    }
+    if !hooks.is_empty() {
+        apart.push(format!("it runs none of your hooks ({})", hooks.join(", ")));
+    }
+    if apart.is_empty() {
+        return Check::ok("commits", "nothing that your own commits go through is left out for those of this program");
+    }
+    let fix =
+        "`sandbox land --hooks` runs your pre-merge-commit hook; sign what has landed by a tag or commit of your own";
+    Check::warning("commits", apart.join("; "), fix)
 }
 
 /// Merge attributes of the user's own, which apply to every merge.

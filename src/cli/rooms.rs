@@ -164,6 +164,7 @@ impl From<run::Error> for Error {
             }
             Run::NoHome
             | Run::Signals(_)
+            | Run::Hooks(_)
             | Run::NotStopped { .. }
             | Run::NoTarget { .. }
             | Run::NoAgent { .. }

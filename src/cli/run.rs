@@ -10,7 +10,7 @@ use super::printer::Printer;
 use super::settings::Settings;
 use crate::model::plan::{LandMode, Plan};
 use crate::plan;
-use crate::run::{Options, Site, allow_degraded, execute, open_networks};
+use crate::run::{Options, Site, allow_degraded, commands_outside, execute, open_networks};
 
 /// Runs a plan, or shows what would be done.
 pub(super) fn run(args: &RunArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
@@ -45,7 +45,7 @@ pub(super) fn go(
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
         jobs => jobs,
     };
-    for warning in open_networks(&plan) {
+    for warning in open_networks(&plan).into_iter().chain(commands_outside(&plan)) {
         printer.warn(&warning);
     }
     let options = Options { plan_text, jobs, land, host: serde_json::Value::Null };

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::child::{self, Feed, Limits};
 use super::error::Error;
 use super::program::Git;
+use crate::store::child::{self, Broken, Feed, Limits};
 use crate::store::failpoint;
 
 /// The time a git process has unless told otherwise.
@@ -283,7 +283,12 @@ impl Command {
         // The builder holds our copies of the descriptors it was given; with them open a pipe would never end.
         drop(process);
         let limits = Limits { timeout: self.timeout, output: self.output_limit, memory: self.memory_limit };
-        let ended = child::attend(started, feed, sink, &limits, &what);
+        let ended = child::attend(started, None, feed, sink, &limits, None).map_err(|broken| match broken {
+            Broken::Pipe(source) => Error::Pipe { what: what.clone(), source },
+            Broken::TimedOut => Error::TimedOut { what: what.clone(), after: self.timeout },
+            Broken::TooMuchOutput => Error::TooMuchOutput { what: what.clone(), limit: self.output_limit },
+            Broken::Stopped => Error::Pipe { what: what.clone(), source: std::io::ErrorKind::Interrupted.into() },
+        });
         tracing::debug!(command = %what, folder = ?self.folder, took = ?begun.elapsed(), status = ?ended.as_ref().map(|ended| ended.status).ok(), "git");
         let ended = ended?;
         Ok(Output { what, status: ended.status, stdout: Vec::new(), stderr: ended.stderr })

@@ -20,12 +20,13 @@
 //! milliseconds, and a wedged one would hold up everything after it.
 
 pub mod checkout;
-mod child;
 pub mod command;
 pub mod conflict;
 pub mod diff;
 pub mod error;
 mod half;
+pub mod history;
+pub mod hooks;
 mod index_file;
 pub mod merge;
 pub mod objects;
@@ -54,6 +55,8 @@ pub use command::{Access, Command, Input, Output};
 pub use conflict::{Conflict, Message, Side, Stage};
 pub use diff::{ChangeKind, LineCount, Renames, TreeChange};
 pub use error::Error;
+pub use history::Kin;
+pub use hooks::Hook;
 pub use index_file::{CachedEntry, copy_index, parse_index, with_owner};
 pub use merge::{AttributeSource, Merger, Preview, load_user_attributes};
 pub use objects::{Blob, Commit, Entry, Mode, ModeKind, NewCommit, Signature};

@@ -5,7 +5,7 @@
 //! work comes in, and one step for each merge; the branch is set to the last, read back, and confirmed. A crash in between
 //! leaves the branch at a commit that the journal knows, and integrating again begins anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::git::{NewCommit, RefEdit, Swap};
@@ -13,8 +13,10 @@ use crate::model::card::{Card, CardKind};
 use crate::model::change::{CheckpointKind, GitCheckpoint};
 use crate::model::currency::{Asker, Authority, Begin, Claim, Refusal, Release, State, permit};
 use crate::model::event::{
-    CandidateAdvanced, CardClosed, ClaimedWork, Effect, EffectKind, EventKind, MergePreviewed, PreviewResult, Subject,
+    CandidateAdvanced, CardClosed, ClaimedWork, Effect, EffectKind, EventKind, MergePreviewed, PreviewResult, Shape,
+    Subject,
 };
+use crate::model::plan::History;
 use crate::model::{AgentName, CardId, CommitId, ObjectId, RefName, TreeId};
 use crate::store::{Record, process};
 
@@ -96,15 +98,19 @@ pub fn integrate(integration: &Integration<'_>) -> Result<Integrated, Error> {
     }
     let opened = open_cards(integration, &previews)?;
     let closed = close_cards(integration, &previews)?;
+    keep_merges(integration, &previews)?;
+    let squashes = squash(integration, &previews)?;
+    let laid = Laid { previews: &previews, squashes: &squashes };
     let made = |candidate, tree, agents, held_back| {
         let onto = integration.onto.clone();
         Integrated { candidate, tree, onto, agents, opened, closed, held_back }
     };
-    if let Err(refusal) = move_to(integration, &told, &reference, &begun, &previews)? {
+    if let Err(refusal) = move_to(integration, &told, &reference, &begun, &laid)? {
         let tree = facts.repository.load_commit(&integration.onto)?.tree;
         return Ok(made(integration.onto.clone(), tree, previews.agents, Some(refusal)));
     }
-    Ok(made(previews.candidate, previews.tree, previews.agents, None))
+    let candidate = laid.candidate().clone();
+    Ok(made(candidate, previews.tree, previews.agents, None))
 }
 
 /// Moves the candidate's branch to what the merges gave: claims, acts, reads back. Where that proves that nothing has
@@ -114,20 +120,20 @@ fn move_to(
     told: &Following<'_>,
     reference: &RefName,
     begun: &ObjectId,
-    previews: &Previews,
+    laid: &Laid<'_>,
 ) -> Result<Result<(), Refusal>, Error> {
     let mut asked = integration.asked;
     for first in [true, false] {
-        let works = match claimable(integration, told, previews, asked)? {
+        let works = match claimable(integration, told, laid.previews, asked)? {
             Ok(works) => works,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let claim = claim(integration, reference, &previews.candidate, works, asked)?;
+        let claim = claim(integration, reference, laid.candidate(), works, asked)?;
         if first {
-            tell_merges(integration, reference, previews)?;
+            tell_merges(integration, reference, laid)?;
         }
         let Some(claim) = claim else { return Ok(Ok(())) };
-        let swapped = swap(integration, reference, Some(begun), &previews.candidate);
+        let swapped = swap(integration, reference, Some(begun), laid.candidate());
         match (settle_locked(integration.facts.repository, integration.journal, &claim)?, swapped) {
             (Settled::Confirmed, _) => break,
             (Settled::Released(Release::Untouched), Err(_)) if first => {
@@ -227,6 +233,8 @@ fn begin(integration: &Integration<'_>, reference: &RefName) -> Result<ObjectId,
         to: integration.onto.clone(),
         tree: facts.repository.load_commit(&integration.onto)?.tree,
         contribution: None,
+        merge: None,
+        history: None,
     };
     integration.journal.record(Subject::run(), EventKind::CandidateAdvanced(begun))?;
     swap(integration, reference, found.as_ref(), &integration.onto)?;
@@ -321,13 +329,18 @@ fn keep_sides(facts: &Facts<'_>, card: &Card) -> Result<(), Error> {
         committer: &signature,
         message: &format!("Both sides of card {}\n", card.id),
     })?;
+    set(facts, name, &commit, "sandbox: card")
+}
+
+/// Sets a ref that only this run writes.
+fn set(facts: &Facts<'_>, name: RefName, commit: &CommitId, why: &str) -> Result<(), Error> {
     let new = commit.object().clone();
     let edit = match facts.repository.load_ref(&name)? {
         Some(old) if old == new => return Ok(()),
         Some(old) => RefEdit::Update { name, new, old },
         None => RefEdit::Create { name, new },
     };
-    match facts.repository.swap_refs(&[edit], "sandbox: card")? {
+    match facts.repository.swap_refs(&[edit], why)? {
         Swap::Done => Ok(()),
         Swap::Lost { name, found, .. } => {
             let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
@@ -373,16 +386,72 @@ fn resolution(card: &Card, previewed: &Previewed) -> Option<String> {
     }
 }
 
+/// Keeps the merges behind squashed commits from git's collection: whatever builds on them is held against them.
+fn keep_merges(integration: &Integration<'_>, previews: &Previews) -> Result<(), Error> {
+    let facts = &integration.facts;
+    if facts.plan.history != History::Squash || previews.candidate == integration.onto {
+        return Ok(());
+    }
+    set(facts, RefName::merges(facts.run.id()), &previews.candidate, "sandbox: merges")
+}
+
+/// The commit that a merge is squashed to: its tree and its words, on the candidate as it is.
+fn squashed(facts: &Facts<'_>, merge: &CommitId, onto: &CommitId) -> Result<CommitId, Error> {
+    let merge = facts.repository.load_commit(merge)?;
+    Ok(facts.repository.write_commit(&NewCommit {
+        tree: &merge.tree,
+        parents: std::slice::from_ref(onto),
+        author: &merge.author,
+        committer: &merge.committer,
+        message: &merge.message_text(),
+    })?)
+}
+
+/// Previews, and the commit that each merge is squashed to where the plan asks for that.
+struct Laid<'p> {
+    previews: &'p Previews,
+    squashes: &'p BTreeMap<CommitId, CommitId>,
+}
+
+impl Laid<'_> {
+    /// The commit that stands in the candidate's history for a merge.
+    fn of<'c>(&'c self, merge: &'c CommitId) -> &'c CommitId {
+        self.squashes.get(merge).unwrap_or(merge)
+    }
+
+    /// Where the candidate is to stand.
+    fn candidate(&self) -> &CommitId {
+        self.of(&self.previews.candidate)
+    }
+}
+
+/// Squashes every merge, each onto the one before, where the plan asks for that.
+fn squash(integration: &Integration<'_>, previews: &Previews) -> Result<BTreeMap<CommitId, CommitId>, Error> {
+    let facts = &integration.facts;
+    let mut squashes = BTreeMap::new();
+    if facts.plan.history != History::Squash {
+        return Ok(squashes);
+    }
+    let mut at = integration.onto.clone();
+    for previewed in &previews.agents {
+        let Placed::Merged { commit, .. } = &previewed.placed else { continue };
+        at = squashed(facts, commit, &at)?;
+        squashes.insert(commit.clone(), at.clone());
+    }
+    Ok(squashes)
+}
+
 /// Tells of every merge, in order.
-fn tell_merges(integration: &Integration<'_>, reference: &RefName, previews: &Previews) -> Result<(), Error> {
+fn tell_merges(integration: &Integration<'_>, reference: &RefName, laid: &Laid<'_>) -> Result<(), Error> {
     let facts = &integration.facts;
     let mut at = integration.onto.clone();
+    let mut behind = at.clone();
     let mut at_tree = facts.repository.load_commit(&at)?.tree;
-    for previewed in &previews.agents {
+    for previewed in &laid.previews.agents {
         let Some(made) = &previewed.contribution else { continue };
-        let changed = match &previewed.placed {
-            Placed::Merged { changed, .. } => Some(changed),
-            Placed::Contained => None,
+        let (merged, changed) = match &previewed.placed {
+            Placed::Merged { commit, tree, history, changed } => (Some((commit, tree, history)), Some(changed)),
+            Placed::Contained => (None, None),
             Placed::Absent(_)
             | Placed::Nothing
             | Placed::Conflict(_)
@@ -393,8 +462,14 @@ fn tell_merges(integration: &Integration<'_>, reference: &RefName, previews: &Pr
             | Placed::Error(_) => continue,
         };
         let from = at.clone();
-        if let Placed::Merged { commit, tree, .. } = &previewed.placed {
-            (at, at_tree) = (commit.clone(), tree.clone());
+        let mut history = None;
+        if let Some((commit, tree, shape)) = merged {
+            behind = commit.clone();
+            (at, at_tree) = (laid.of(commit).clone(), tree.clone());
+            history = match facts.plan.history {
+                History::Merge | History::Commits => shape.clone(),
+                History::Squash => Some(Shape { form: History::Squash, commits: 0, reason: None }),
+            };
         }
         // What is contained is part of the candidate as it is: a step that leads nowhere.
         let advanced = CandidateAdvanced {
@@ -404,6 +479,8 @@ fn tell_merges(integration: &Integration<'_>, reference: &RefName, previews: &Pr
             to: at.clone(),
             tree: at_tree.clone(),
             contribution: Some(made.commit.clone()),
+            merge: (behind != at).then(|| behind.clone()),
+            history,
         };
         let subject = Subject::agent(&previewed.agent);
         integration.journal.record(subject.clone(), EventKind::CandidateAdvanced(advanced))?;

@@ -31,6 +31,8 @@ pub struct Contribution {
     pub commit: CommitId,
     /// What it changes since the fork point, renames not looked for.
     pub changes: Vec<TreeChange>,
+    /// Where the agent's own HEAD stood, where that is known.
+    pub head: Option<CommitId>,
 }
 
 /// What an agent offers for merging.
@@ -87,6 +89,7 @@ pub fn contribution(facts: &Facts<'_>, agent: &AgentName) -> Result<Work, Error>
         fork_tree: ends.fork_tree,
         commit,
         changes,
+        head: ends.head,
     })))
 }
 
@@ -97,6 +100,7 @@ struct Ends {
     tree: TreeId,
     fork: CommitId,
     fork_tree: TreeId,
+    head: Option<CommitId>,
 }
 
 /// Why the ends are not known.
@@ -141,7 +145,7 @@ impl Ends {
                 tree.short()
             )));
         }
-        Ok(Self { turn, snapshot, tree, fork: fork.clone(), fork_tree })
+        Ok(Self { turn, snapshot, tree, fork: fork.clone(), fork_tree, head: record.agent_head })
     }
 }
 

@@ -31,6 +31,7 @@ mod following;
 mod forecast;
 mod fork;
 mod gates;
+mod history;
 mod land;
 mod message;
 mod order;

@@ -18,8 +18,8 @@ use crate::change::tree_check::{Finding, FindingKind};
 use crate::change::{bundle, contract};
 use crate::git::{self, Chosen, Conflict, Entry, Merger, Mode, NewCommit, TreeChange};
 use crate::model::card::{Answer, AnswerKind, Card, CardKind, ResolvedPath, Sides};
-use crate::model::event::Currency;
-use crate::model::plan::AgentTask;
+use crate::model::event::{Currency, Shape};
+use crate::model::plan::{AgentTask, History};
 use crate::model::refusal::Refusal;
 use crate::model::{AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, TreeId};
 use crate::plan::{CompiledContract, Graph, Protected};
@@ -30,7 +30,8 @@ use super::currency::{Observation, currency, observation_key};
 use super::error::Error;
 use super::facts::Facts;
 use super::fork::{Fork, fork_point};
-use super::message::{self, Terms};
+use super::history::{Own, own};
+use super::message::{self, Terms, Told};
 use super::order::merge_order;
 
 /// What becomes of an agent's work.
@@ -48,6 +49,8 @@ pub enum Placed {
         commit: CommitId,
         /// Its tree.
         tree: TreeId,
+        /// What form the work has, where the plan asks for the agents' own commits.
+        history: Option<Shape>,
         /// The paths that the merge changes in the candidate.
         changed: Vec<RepoPath>,
     },
@@ -148,12 +151,14 @@ pub(super) fn preview(question: &Question<'_>) -> Result<Previews, Error> {
     let contained: Vec<Vec<usize>> = origins.iter().map(Origin::contained).collect();
     let chosen = chosen(question, &contained);
     let tree = facts.repository.load_commit(question.onto)?.tree;
+    let start = start(question, &tree)?;
     let mut walk = Walk {
         question,
         graph: Graph::of(facts.plan),
         merger: Merger::new(facts.repository, question.onto)?,
         protected: Protected::new(&facts.plan.protect).map_err(Error::Protect)?,
-        candidate: question.onto.clone(),
+        candidate: start.clone(),
+        start,
         tree,
         done: BTreeMap::new(),
         origins,
@@ -169,9 +174,38 @@ pub(super) fn preview(question: &Question<'_>) -> Result<Previews, Error> {
     Ok(Previews { agents, candidate: walk.candidate, tree: walk.tree })
 }
 
+/// What the first agent is merged onto: the target's tip. Where squashed commits have landed on it, it has none of the
+/// merges behind them in its history, and what builds on those would be held against the wrong base. So one commit of the
+/// same tree joins the two.
+fn start(question: &Question<'_>, tree: &TreeId) -> Result<CommitId, Error> {
+    let facts = &question.facts;
+    for step in facts.state.steps.iter().rev() {
+        let Some(merge) = &step.merge else { continue };
+        if facts.repository.is_ancestor(&step.to, question.onto)? {
+            // Where somebody deleted the ref that keeps it, what builds on it is held against what is left.
+            match facts.repository.load_commit(merge) {
+                Ok(_) => {}
+                Err(git::Error::MissingObject { .. }) => return Ok(question.onto.clone()),
+                Err(error) => return Err(error.into()),
+            }
+            let signature = facts.signature();
+            return Ok(facts.repository.write_commit(&NewCommit {
+                tree,
+                parents: &[question.onto.clone(), merge.clone()],
+                author: &signature,
+                committer: &signature,
+                message: &message::join(facts.run.id(), merge),
+            })?);
+        }
+    }
+    Ok(question.onto.clone())
+}
+
 /// What an agent offers, and what its fork point is made of.
 struct Origin {
     work: Work,
+    /// Its own commits, where the plan asks for them.
+    own: Option<Own>,
     makings: Makings,
     /// Whether the work is in the target already.
     landed: bool,
@@ -200,12 +234,16 @@ fn load_origins(question: &Question<'_>) -> Result<Vec<Origin>, Error> {
     let mut origins = Vec::new();
     for task in &facts.plan.agents {
         let work = contribution(facts, &task.name)?;
-        let mut origin = Origin { work, makings: Makings::default(), landed: false };
+        let mut origin = Origin { work, own: None, makings: Makings::default(), landed: false };
         if let Work::Made(made) = &origin.work {
             let (fork, commit) = (made.fork.clone(), made.commit.clone());
-            origin.landed = *question.onto != *facts.base && trust.is_in_target(&commit)?;
+            origin.landed = *question.onto != *facts.base && trust.has_landed(&commit)?;
             if !origin.landed {
                 origin.makings = trust.unfold(&fork)?;
+                origin.own = match facts.plan.history {
+                    History::Commits => Some(own(facts, made)?),
+                    History::Merge | History::Squash => None,
+                };
             }
         }
         origins.push(origin);
@@ -235,6 +273,21 @@ impl Trust<'_, '_> {
         Ok(found)
     }
 
+    /// Whether a contribution is in the target: itself, or what it became part of a candidate by. Nothing is believed that
+    /// stands in a message there: agents may have written it.
+    fn has_landed(&mut self, contribution: &CommitId) -> Result<bool, Error> {
+        if self.is_in_target(contribution)? {
+            return Ok(true);
+        }
+        let steps = &self.question.facts.state.steps;
+        for step in steps.iter().filter(|step| step.contribution == *contribution) {
+            if self.is_in_target(&step.to)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes a fork point apart into the merges of this run that it is made of, down to what is in the target. Fork points
     /// are ours, from the journal: their messages can be believed.
     fn unfold(&mut self, fork: &CommitId) -> Result<Makings, Error> {
@@ -246,12 +299,21 @@ impl Trust<'_, '_> {
                 return Ok(makings);
             }
             let commit = facts.repository.load_commit(&at)?;
-            let agent = message::merged_agent(facts.run.id(), &commit.message_text())
-                .and_then(|name| facts.plan.agents.iter().position(|task| task.name == name));
-            let (Some(agent), [first, second]) = (agent, commit.parents.as_slice()) else {
+            let text = commit.message_text();
+            let [first, second] = commit.parents.as_slice() else {
                 return Ok(Makings { foreign: Some(at), ..makings });
             };
-            makings.holds.push((agent, second.clone()));
+            // Of what it joins, the target holds everything already.
+            if message::is_join(facts.run.id(), &text) {
+                at = first.clone();
+                continue;
+            }
+            let merged = message::merged(facts.run.id(), &text);
+            let place = |name: &AgentName| facts.plan.agents.iter().position(|task| task.name == *name);
+            let Some((agent, merged)) = merged.and_then(|merged| Some((place(&merged.agent)?, merged))) else {
+                return Ok(Makings { foreign: Some(at), ..makings });
+            };
+            makings.holds.push((agent, merged.contribution.unwrap_or_else(|| second.clone())));
             makings.merges.push(at);
             at = first.clone();
         }
@@ -280,6 +342,7 @@ struct Walk<'q, 'a> {
     graph: Graph,
     merger: Merger,
     protected: Protected,
+    start: CommitId,
     candidate: CommitId,
     tree: TreeId,
     done: BTreeMap<usize, Placed>,
@@ -327,7 +390,7 @@ impl Walk<'_, '_> {
         if made.fork == *tip || self.origins[at].makings.merges.contains(tip) {
             return Ok(true);
         }
-        if tip != self.question.onto {
+        if *tip != self.start {
             return Ok(false);
         }
         Ok(self.question.facts.repository.is_ancestor(tip, &made.commit)?)
@@ -374,7 +437,7 @@ impl Walk<'_, '_> {
             return Ok((Placed::Stale(stale), None));
         }
         let mut terms = Terms::default();
-        let held = match self.undecided(self.held(task, &made)?, &mut terms) {
+        let held = match self.undecided(self.held(at, task, &made)?, &mut terms) {
             Undecided::SetAside(card) => return Ok((Placed::SetAside(card), None)),
             Undecided::Cards(cards) => cards,
         };
@@ -390,8 +453,8 @@ impl Walk<'_, '_> {
             return Ok((Placed::Held(held), merges));
         }
         let placed = match preview {
-            Ok(git::Preview::Clean { tree }) => self.take_in(task, &made, tree, &terms)?,
-            Ok(git::Preview::Conflict(conflict)) => self.settle(task, &made, &conflict, terms)?,
+            Ok(git::Preview::Clean { tree }) => self.take_in(at, &made, tree, &terms)?,
+            Ok(git::Preview::Conflict(conflict)) => self.settle(at, &made, &conflict, terms)?,
             // That git could not be run, or had no room, says nothing about the work.
             Err(error)
                 if Refusal::behind(&error).is_some() || space::is_full(self.question.facts.repository.common_dir()) =>
@@ -469,28 +532,36 @@ impl Walk<'_, '_> {
     }
 
     /// The cards of what must not be merged without a decision.
-    fn held(&self, task: &AgentTask, made: &Contribution) -> Result<Vec<Card>, Error> {
+    fn held(&self, at: usize, task: &AgentTask, made: &Contribution) -> Result<Vec<Card>, Error> {
         let compiled = CompiledContract::new(&task.contract)
             .map_err(|source| Error::Contract { agent: task.name.clone(), source })?;
         let mut cards = Vec::new();
-        let outside = contract::outside(&made.changes, &compiled);
+        // What is to come in commit by commit is held against the contract commit by commit.
+        let changes: Vec<TreeChange> = match &self.origins[at].own {
+            Some(Own::Made(again)) => {
+                let more = again.changes.iter().filter(|change| !made.changes.contains(change));
+                made.changes.iter().chain(more).cloned().collect()
+            }
+            Some(Own::None | Own::Unfit(_)) | None => made.changes.clone(),
+        };
+        let outside = contract::outside(&changes, &compiled);
         if !outside.is_empty() {
             let of_outside = |change: &&TreeChange| outside.binary_search(&change.path).is_ok();
-            let changes: Vec<TreeChange> = made.changes.iter().filter(of_outside).cloned().collect();
+            let changes: Vec<TreeChange> = changes.iter().filter(of_outside).cloned().collect();
             cards.push(self.in_run(board::scope(&task.name, &task.contract, &changes)));
         }
-        let protected = self.protected(task, made, &outside);
+        let protected = self.protected(task, &changes, &outside);
         if !protected.is_empty() {
             cards.push(self.in_run(board::held(CardKind::Protected, &task.name, &protected)));
         }
-        cards.extend(self.unseen(task, made, &made.fork_tree, &made.tree)?);
+        cards.extend(self.unseen(made, &made.fork_tree, &made.tree)?);
         Ok(cards)
     }
 
     /// Protected paths that it changed, apart from those that a card of its contract is about already.
-    fn protected(&self, task: &AgentTask, made: &Contribution, outside: &[RepoPath]) -> Vec<HeldPath> {
-        let changed = made.changes.iter().filter(|change| outside.binary_search(&change.path).is_err());
-        let held = changed.filter_map(|change| {
+    fn protected(&self, task: &AgentTask, changes: &[TreeChange], outside: &[RepoPath]) -> Vec<HeldPath> {
+        let inside = changes.iter().filter(|change| outside.binary_search(&change.path).is_err());
+        let held = inside.filter_map(|change| {
             let glob = self.protected.holds(&change.path, &task.contract)?;
             let text = format!("`{}` is protected by `{glob}`, and no glob of the contract names it", change.path);
             Some(HeldPath { path: change.path.clone(), entry: change.new.clone(), text })
@@ -499,14 +570,14 @@ impl Walk<'_, '_> {
     }
 
     /// The cards of what the way from one tree to another brings that must not be merged unseen.
-    fn unseen(&self, task: &AgentTask, made: &Contribution, from: &TreeId, to: &TreeId) -> Result<Vec<Card>, Error> {
+    fn unseen(&self, made: &Contribution, from: &TreeId, to: &TreeId) -> Result<Vec<Card>, Error> {
         let mut cards = Vec::new();
         let findings = bundle::findings(self.question.facts.repository, from, to)?;
         for kind in [CardKind::NestedRepository, CardKind::UnsafeTree] {
             let of_kind = findings.iter().filter(|finding| finding.kind.holds() && card_kind(finding) == kind);
             let paths: Vec<HeldPath> = of_kind.map(|finding| held_path(finding, made)).collect();
             if !paths.is_empty() {
-                cards.push(self.in_run(board::held(kind, &task.name, &paths)));
+                cards.push(self.in_run(board::held(kind, &made.agent, &paths)));
             }
         }
         Ok(cards)
@@ -534,7 +605,7 @@ impl Walk<'_, '_> {
     /// What becomes of a conflict: a card, unless it was decided about.
     fn settle(
         &mut self,
-        task: &AgentTask,
+        at: usize,
         made: &Contribution,
         conflict: &Conflict,
         mut terms: Terms,
@@ -554,40 +625,60 @@ impl Walk<'_, '_> {
                     Err(error) => return Ok(self.error(made, &format!("its resolution cannot be applied: {error}"))),
                 };
                 terms.resolved = Some((card.id, answer.by.clone()));
-                self.take_in(task, made, tree, &terms)
+                self.take_in(at, made, tree, &terms)
             }
         }
     }
 
     /// Merges, if nothing of it must be decided about first. What is harmless in each of two contributions may not be so in
     /// both together.
-    fn take_in(&mut self, task: &AgentTask, made: &Contribution, tree: TreeId, terms: &Terms) -> Result<Placed, Error> {
-        let together = self.unseen(task, made, &self.tree, &tree)?;
+    fn take_in(&mut self, at: usize, made: &Contribution, tree: TreeId, terms: &Terms) -> Result<Placed, Error> {
+        let together = self.unseen(made, &self.tree, &tree)?;
         match self.undecided(together, &mut Terms::default()) {
             Undecided::SetAside(card) => Ok(Placed::SetAside(card)),
-            Undecided::Cards(cards) if cards.is_empty() => self.merge(task, made, tree, terms),
+            Undecided::Cards(cards) if cards.is_empty() => self.merge(at, made, tree, terms),
             Undecided::Cards(cards) => Ok(Placed::Held(cards)),
         }
     }
 
     /// Makes the merge commit, unless it would change nothing.
-    fn merge(&mut self, task: &AgentTask, made: &Contribution, tree: TreeId, terms: &Terms) -> Result<Placed, Error> {
+    fn merge(&mut self, at: usize, made: &Contribution, tree: TreeId, terms: &Terms) -> Result<Placed, Error> {
         if tree == self.tree {
             return Ok(Placed::Contained);
         }
         let facts = self.question.facts;
         let signature = facts.signature();
+        let (second, history) = self.brought_in(at, made);
         let commit = facts.repository.write_commit(&NewCommit {
             tree: &tree,
-            parents: &[self.candidate.clone(), made.commit.clone()],
+            parents: &[self.candidate.clone(), second.clone()],
             author: &signature,
             committer: &signature,
-            message: &message::merge(facts.run.id(), task, &made.snapshot, terms),
+            message: &message::merge(&Told {
+                run: facts.run.id(),
+                task: &facts.plan.agents[at],
+                template: facts.plan.message.as_deref(),
+                snapshot: &made.snapshot,
+                contribution: (second != made.commit).then_some(&made.commit),
+                terms,
+            }),
         })?;
         let changes = facts.repository.load_changes(&self.tree, &tree, git::Renames::Ignore)?;
         self.candidate = commit.clone();
         self.tree = tree.clone();
-        Ok(Placed::Merged { commit, tree, changed: changes.into_iter().map(|change| change.path).collect() })
+        Ok(Placed::Merged { commit, tree, history, changed: changes.into_iter().map(|change| change.path).collect() })
+    }
+
+    /// What a merge of an agent brings in beside the tree, and how that is told where the plan asks for the agents' own
+    /// commits.
+    fn brought_in(&self, at: usize, made: &Contribution) -> (CommitId, Option<Shape>) {
+        let shape = |form, commits, reason| Some(Shape { form, commits, reason });
+        match &self.origins[at].own {
+            None => (made.commit.clone(), None),
+            Some(Own::None) => (made.commit.clone(), shape(History::Commits, 0, None)),
+            Some(Own::Made(again)) => (again.tip.clone(), shape(History::Commits, again.count, None)),
+            Some(Own::Unfit(unfit)) => (made.commit.clone(), shape(History::Merge, 0, Some(unfit.to_string()))),
+        }
     }
 
     fn conflict(&self, made: &Contribution, conflict: &Conflict) -> Result<Card, Error> {

@@ -18,7 +18,7 @@ use super::gate::GateBlock;
 use super::ids::{AgentName, CardId, CommitId, RefName, RunId, TreeId, TurnId};
 use super::outcome::{AttemptOutcome, LimitMet, ProcessEnd, Verdict, VerifyStatus};
 use super::path::RepoPath;
-use super::plan::Argv;
+use super::plan::{Argv, History, HookPoint};
 
 /// The version of the event format.
 pub const VERSION: u32 = 1;
@@ -154,6 +154,8 @@ event_kinds! {
     VerifyFinished(VerifyFinished) = "verify.finished",
     /// The gate was asked whether the run is complete.
     GateDecided(GateDecided) = "gate.decided",
+    /// A command of the user's own, outside every box, ended.
+    HookFinished(HookFinished) = "hook.finished",
     /// A turn changed something.
     ChangeDetected(Box<GitChangeSet>) = "git_progress_change_detected",
     /// A turn left changes its agent's contract does not cover.
@@ -664,6 +666,33 @@ pub struct CandidateAdvanced {
     pub tree: TreeId,
     /// What was merged; `None` where the candidate begins anew at the target's tip.
     pub contribution: Option<CommitId>,
+    /// The merge that previews go on from, where [`Self::to`] is another commit with the same tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<CommitId>,
+    /// What form the work has in the candidate's history, where the plan asks for another than a merge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<Shape>,
+}
+
+impl CandidateAdvanced {
+    /// The commit that previews go on from.
+    pub fn previewed(&self) -> &CommitId {
+        self.merge.as_ref().unwrap_or(&self.to)
+    }
+}
+
+/// What form an agent's work has in the candidate's history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shape {
+    /// The form.
+    pub form: History,
+    /// How many commits of the agent's own were made again there.
+    #[serde(default)]
+    pub commits: u64,
+    /// Why it is not the form that the plan asks for, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Data of `verify.finished`.
@@ -703,6 +732,83 @@ pub struct GateDecided {
     pub open: bool,
     /// What is in the way, all of it.
     pub blocks: Vec<GateBlock>,
+}
+
+/// Data of `hook.finished`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookFinished {
+    /// Its name: a point of a run, or that of a git hook.
+    pub hook: String,
+    /// Where it comes from.
+    pub source: HookSource,
+    /// The `seq` of the event it was run for; `None` for a git hook.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub of: Option<u64>,
+    /// The command.
+    pub command: Argv,
+    /// How it ended; `None` where it did not end by itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub end: Option<ProcessEnd>,
+    /// Whether it was killed because its time was over.
+    pub timed_out: bool,
+    /// Why it has not done what it is for, in a line; `None` where it ended well.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<String>,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// What it printed, relative to the run's folder; `None` where it printed nothing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub log: Option<String>,
+}
+
+/// Where a hook comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HookSource {
+    /// The plan.
+    Plan,
+    /// The user's own settings.
+    Settings,
+    /// The repository's git hooks.
+    Git,
+}
+
+impl EventKind {
+    /// The hook that is run for it.
+    pub fn hook_point(&self) -> Option<HookPoint> {
+        match self {
+            Self::RunStarted(_) => Some(HookPoint::RunStarted),
+            Self::AttemptFinished(_) => Some(HookPoint::AgentFinished),
+            Self::CardOpened(_) => Some(HookPoint::CardOpened),
+            Self::GateDecided(_) => Some(HookPoint::GateDecided),
+            Self::EffectConfirmed(effect) => match effect.effect {
+                EffectKind::Land => Some(HookPoint::Landed),
+                EffectKind::Merge => None,
+            },
+            Self::RunFinished(_)
+            | Self::StageEnter(_)
+            | Self::StageExit(_)
+            | Self::AttemptStarted(_)
+            | Self::TurnStarted(_)
+            | Self::TurnFinished(_)
+            | Self::EffectClaimed(_)
+            | Self::EffectReleased(_)
+            | Self::CardClosed(_)
+            | Self::MergePreviewed(_)
+            | Self::CandidateAdvanced(_)
+            | Self::VerifyFinished(_)
+            | Self::TargetMoved(_)
+            | Self::HookFinished(_)
+            | Self::ChangeDetected(_)
+            | Self::ScopeWarning(_)
+            | Self::OverlapPredicted(_)
+            | Self::CheckpointCreated(_)
+            | Self::VerifierFresh(_)
+            | Self::CompletionBlocked(_)
+            | Self::Unknown { .. } => None,
+        }
+    }
 }
 
 /// Data of `git_progress_scope_warning`.

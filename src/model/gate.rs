@@ -31,6 +31,8 @@ pub enum BlockKind {
     CheckoutBusy,
     /// The target is not where it was, and the one further try did not help.
     TargetMoved,
+    /// The user's own hook said no, or changed files.
+    HookRefused,
     /// Landing is not possible or not allowed here.
     CannotLand,
 }

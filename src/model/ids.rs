@@ -315,6 +315,11 @@ impl RefName {
         Self(format!("refs/heads/sandbox/{run}/integration"))
     }
 
+    /// Keeps the merges that previews go on from, where the candidate is made of other commits.
+    pub fn merges(run: &RunId) -> Self {
+        Self(format!("refs/sandbox/{run}/integration"))
+    }
+
     /// Keeps the commit a run was started on.
     pub fn base(run: &RunId) -> Self {
         Self(format!("refs/sandbox/{run}/base"))

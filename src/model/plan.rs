@@ -36,6 +36,12 @@ pub struct Plan {
     pub jobs: usize,
     /// Whether landing may, or should, follow.
     pub land: LandMode,
+    /// What of an agent's work becomes of the target's history.
+    #[serde(default)]
+    pub history: History,
+    /// The subject of a merge, with the [`PLACEHOLDERS`] in it; `None` for the usual one.
+    #[serde(default)]
+    pub message: Option<String>,
     /// How long the whole run may take.
     pub timeout: Option<SignedDuration>,
     /// How worktrees are prepared.
@@ -45,8 +51,60 @@ pub struct Plan {
     /// Globs of more paths whose change waits for a decision, whoever owns them.
     #[serde(default)]
     pub protect: Vec<String>,
+    /// The user's commands for what happens in a run.
+    #[serde(default)]
+    pub hooks: Hooks,
     /// The agents, in the order of the file. That order decides merging.
     pub agents: Vec<AgentTask>,
+}
+
+/// Commands that are run outside every box when something happens in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hooks {
+    /// What is run when.
+    pub commands: BTreeMap<HookPoint, Argv>,
+    /// How long each may take.
+    pub timeout: SignedDuration,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self { commands: BTreeMap::new(), timeout: SignedDuration::from_secs(30) }
+    }
+}
+
+/// When a hook is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookPoint {
+    /// A run began.
+    RunStarted,
+    /// An attempt of an agent ended.
+    AgentFinished,
+    /// A card was opened.
+    CardOpened,
+    /// The gate was asked.
+    GateDecided,
+    /// The target was moved.
+    Landed,
+}
+
+impl HookPoint {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::RunStarted, Self::AgentFinished, Self::CardOpened, Self::GateDecided, Self::Landed];
+
+    /// Its name in plans and events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RunStarted => "run_started",
+            Self::AgentFinished => "agent_finished",
+            Self::CardOpened => "card_opened",
+            Self::GateDecided => "gate_decided",
+            Self::Landed => "landed",
+        }
+    }
 }
 
 impl Plan {
@@ -68,6 +126,37 @@ pub enum LandMode {
     /// Landing follows at once when the gate opens.
     Auto,
 }
+
+/// What form the work of agents has in the target's history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum History {
+    /// A merge of one commit that holds all of an agent's work.
+    #[default]
+    Merge,
+    /// One commit with one parent.
+    Squash,
+    /// A merge of the agent's own commits, made again one by one.
+    Commits,
+}
+
+impl History {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Merge, Self::Squash, Self::Commits];
+
+    /// The word for it in plans and events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Merge => "merge",
+            Self::Squash => "squash",
+            Self::Commits => "commits",
+        }
+    }
+}
+
+/// What may stand in the subject of a merge, to be replaced: the agent's name, its title (its name, where it has none), and
+/// the run.
+pub const PLACEHOLDERS: [&str; 3] = ["{agent}", "{title}", "{run}"];
 
 /// What network a box has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -256,6 +345,9 @@ pub struct RunSettings {
     /// Where the host paths of the plan led. Empty, too, in a run that was begun by a version that did not keep it.
     #[serde(default)]
     pub pinned_paths: PinnedPaths,
+    /// The hooks of the user's own settings, as they were when the run began.
+    #[serde(default)]
+    pub user_hooks: Hooks,
     /// Anything a later version adds is carried along unread.
     #[serde(default)]
     pub extra: BTreeMap<String, serde_json::Value>,

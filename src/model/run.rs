@@ -11,7 +11,7 @@ use super::change::GitCheckpoint;
 use super::currency::{Item, State};
 use super::event::{
     AttemptFinished, AttemptStarted, CandidateAdvanced, Currency, Effect, EffectKind, Event, EventKind, GateDecided,
-    Invocation, MergePreviewed, OverlapPredicted, PreviewResult, RunFinished, RunStarted, Stage, TargetMoved,
+    Invocation, MergePreviewed, OverlapPredicted, PreviewResult, RunFinished, RunStarted, Shape, Stage, TargetMoved,
     TurnFinished, VerifyFinished,
 };
 use super::ids::{AgentName, CardId, CommitId, RunId, TurnId};
@@ -44,6 +44,9 @@ pub struct RunState {
     pub cards: Vec<Card>,
     /// The candidate, since the first merge.
     pub candidate: Option<CandidateState>,
+    /// Every step of every candidate there was, oldest first.
+    #[serde(skip)]
+    pub steps: Vec<Step>,
     /// The newest verification.
     pub verification: Option<Verification>,
     /// The newest decision of the gate.
@@ -120,10 +123,24 @@ pub struct MergeState {
     pub cards: Vec<CardId>,
     /// Whom it waits for.
     pub blocked_by: Vec<AgentName>,
-    /// The merge commit, once it is part of the candidate.
+    /// The commit it became part of the candidate by, once it is.
     pub merged_as: Option<CommitId>,
     /// The contribution.
     pub contribution: Option<CommitId>,
+    /// What form it has in the candidate's history, where the plan asks for another than a merge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<Shape>,
+}
+
+/// A step by which a contribution became part of a candidate, the present one or one before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// What was merged.
+    pub contribution: CommitId,
+    /// What the candidate was then.
+    pub to: CommitId,
+    /// The merge that previews went on from, where that is another commit.
+    pub merge: Option<CommitId>,
 }
 
 /// Two agents whose present work would conflict.
@@ -178,6 +195,7 @@ impl RunState {
             overlaps: Vec::new(),
             cards: Vec::new(),
             candidate: None,
+            steps: Vec::new(),
             verification: None,
             gate: None,
             open_claims: Vec::new(),
@@ -306,7 +324,8 @@ impl RunState {
             }
             EventKind::GateDecided(decided) => self.gate = Some(decided.clone()),
             EventKind::CheckpointCreated(checkpoint) => self.checkpoints.push((**checkpoint).clone()),
-            EventKind::ChangeDetected(_)
+            EventKind::HookFinished(_)
+            | EventKind::ChangeDetected(_)
             | EventKind::VerifierFresh(_)
             | EventKind::CompletionBlocked(_)
             | EventKind::Unknown { .. } => {}
@@ -378,6 +397,7 @@ impl RunState {
                 blocked_by: previewed.blocked_by.clone(),
                 merged_as: None,
                 contribution: previewed.contribution.clone(),
+                history: None,
             });
         }
     }
@@ -397,8 +417,18 @@ impl RunState {
         if let Some(agent) = self.subject_agent(event) {
             if let Some(merge) = &mut agent.merge {
                 merge.merged_as = Some(advanced.to.clone());
+                merge.history.clone_from(&advanced.history);
             }
             merged.push(agent.name.clone());
+        }
+        if let Some(contribution) = &advanced.contribution
+            && advanced.from != advanced.to
+        {
+            let (to, merge) = (advanced.to.clone(), advanced.merge.clone());
+            let step = Step { contribution: contribution.clone(), to, merge };
+            if !self.steps.contains(&step) {
+                self.steps.push(step);
+            }
         }
         self.candidate = Some(CandidateState { head: advanced.clone(), merged });
     }

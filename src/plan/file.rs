@@ -13,7 +13,8 @@ use toml::de::DeTable;
 
 use crate::model::AgentName;
 use crate::model::plan::{
-    AgentTask, Argv, Contract, Limits, Network, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
+    AgentTask, Argv, Contract, HookPoint, Hooks, Limits, Network, Plan, SandboxSettings, VerifySettings,
+    WorkspaceSettings,
 };
 
 use super::check;
@@ -106,11 +107,14 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
     let target = reader.take_text(&run, "target", value::branch);
     let jobs = reader.take(&run, "jobs", |value| value::number(value, 0, 1024));
     let land = reader.take(&run, "land", value::land);
+    let history = reader.take(&run, "history", value::history).unwrap_or_default();
+    let message = reader.take_text(&run, "message", value::subject);
     let timeout = reader.take(&run, "timeout", value::duration);
     let seed = reader.take_list(&workspace, "seed", "strings", |value| value::seed(value::text(value)?));
     let setup = reader.take(&workspace, "setup", value::command);
     let verify = read_verify(reader, root, &sandbox);
     let protect = reader.take_texts(&root.section("verify"), "protect", value::glob).map(plain).unwrap_or_default();
+    let hooks = read_hooks(reader, root);
     let drafts = read_agents(reader, root, &sandbox);
     check::agents(reader, &drafts);
     Some(Plan {
@@ -118,10 +122,13 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
         target,
         jobs: jobs.unwrap_or(0) as usize,
         land: land.unwrap_or_default(),
+        history,
+        message,
         timeout,
         workspace: WorkspaceSettings { seed: plain(seed.unwrap_or_default()), setup },
         verify,
         protect,
+        hooks,
         agents: drafts.into_iter().map(|draft| draft.task).collect::<Option<_>>()?,
     })
 }
@@ -265,6 +272,20 @@ fn read_verify<'t>(
     let sandbox = verifier_sandbox(sandbox, network, env, timeout);
     check_variables(reader, &section, &sandbox);
     command.map(|command| VerifySettings { command, timeout, sandbox })
+}
+
+fn read_hooks<'t>(reader: &mut Reader<'t>, root: &Section<'_, 't>) -> Hooks {
+    let section = root.section("hooks");
+    let mut hooks = Hooks::default();
+    for point in HookPoint::ALL {
+        if let Some(command) = reader.take(&section, point.name(), value::command) {
+            hooks.commands.insert(point, command);
+        }
+    }
+    if let Some(timeout) = reader.take(&section, "timeout", value::duration) {
+        hooks.timeout = timeout;
+    }
+    hooks
 }
 
 /// Tells of variables that would be in a box twice, at the network that is written in `section`, or its variables.

@@ -171,8 +171,12 @@ impl Finding {
 
 /// Text for a terminal: nothing in it moves the cursor or turns the direction of writing.
 pub(super) fn clean(text: &str) -> String {
-    let harmful = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if harmful(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Whether a character moves a terminal's cursor, or turns the direction of writing.
+pub fn is_harmful(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The nearest place at or before `offset` where a character begins.

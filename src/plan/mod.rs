@@ -35,7 +35,7 @@ mod tests;
 pub use check::check_against_tree;
 pub use contract::{Allowed, CompiledContract, ContractError, Overlap};
 pub use file::{MAX_FILE, load, verifier_for_exec, verifier_sandbox};
-pub use finding::{Code, Finding, Findings, Severity};
+pub use finding::{Code, Finding, Findings, Severity, is_harmful};
 pub use glob::{Glob, GlobError, GlobSet, MAX_ALTERNATIVES, MAX_LENGTH};
 pub use graph::Graph;
 pub use keys::{Key, reference, reference_table};

@@ -1,13 +1,13 @@
 //! What a run of a plan would do, as plain data: for `run --dry-run`. Nothing is looked up, so it is the same everywhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use sandbox::Layer;
 use serde::Serialize;
 
 use crate::model::AgentName;
-use crate::model::plan::{Argv, LandMode, Limits, Network, Plan, SandboxSettings};
+use crate::model::plan::{Argv, History, HookPoint, LandMode, Limits, Network, Plan, SandboxSettings};
 
 use super::graph::Graph;
 
@@ -23,6 +23,8 @@ pub struct Preview {
     pub jobs: usize,
     /// Whether landing may, or should, follow.
     pub land: LandMode,
+    /// What form the agents' work would have in the target's history.
+    pub history: History,
     /// How long the whole run may take.
     pub timeout: Option<SignedDuration>,
     /// Ignored files to copy into each worktree.
@@ -35,6 +37,8 @@ pub struct Preview {
     pub agents: Vec<AgentPreview>,
     /// What would judge the result.
     pub verify: Option<VerifyPreview>,
+    /// What would be run outside every box, and when.
+    pub hooks: BTreeMap<HookPoint, CommandPreview>,
 }
 
 /// A command, to run and to show.
@@ -147,6 +151,7 @@ impl Preview {
             target: plan.target.clone(),
             jobs: plan.jobs,
             land: plan.land,
+            history: plan.history,
             timeout: plan.timeout,
             seed: plan.workspace.seed.clone(),
             setup: plan.workspace.setup.as_ref().map(CommandPreview::new),
@@ -157,6 +162,7 @@ impl Preview {
                 timeout: verify.timeout,
                 sandbox: (&verify.sandbox).into(),
             }),
+            hooks: plan.hooks.commands.iter().map(|(point, argv)| (*point, CommandPreview::new(argv))).collect(),
         }
     }
 }

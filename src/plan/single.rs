@@ -1,7 +1,8 @@
 //! A plan of one agent, without a file: what `exec` runs.
 
 use crate::model::plan::{
-    AgentTask, Argv, Contract, LandMode, Network, Plan, SandboxSettings, VerifySettings, WorkspaceSettings,
+    AgentTask, Argv, Contract, History, Hooks, LandMode, Network, Plan, SandboxSettings, VerifySettings,
+    WorkspaceSettings,
 };
 
 use super::finding::{Finding, Findings, Severity};
@@ -76,10 +77,13 @@ impl Single {
             target: self.target,
             jobs: 1,
             land: self.land,
+            history: History::default(),
+            message: None,
             timeout: None,
             workspace: self.workspace,
             verify: self.verify,
             protect: Vec::new(),
+            hooks: Hooks::default(),
             agents: vec![agent],
         })
     }

@@ -8,7 +8,7 @@ use sandbox::Layer;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::model::plan::{Argv, LandMode, Network};
+use crate::model::plan::{Argv, History, LandMode, Network, PLACEHOLDERS};
 use crate::model::{AgentName, IdError};
 
 use super::finding::Code;
@@ -107,6 +107,33 @@ pub(super) fn land(value: &Value<'_>) -> Result<LandMode, Wrong> {
         "auto" => LandMode::Auto,
         _ => LandMode::Manual,
     })
+}
+
+/// The form of the agents' work in the target's history.
+pub(super) fn history(value: &Value<'_>) -> Result<History, Wrong> {
+    let name = word(value, &History::ALL.map(History::name))?;
+    // The word is one of the names.
+    History::ALL
+        .into_iter()
+        .find(|history| history.name() == name)
+        .ok_or_else(|| Wrong::kind("a form of history", value.get_ref()))
+}
+
+/// The subject of a merge, with places to be filled in.
+pub(super) fn subject(text: &str) -> Result<(), Wrong> {
+    line(text)?;
+    let mut rest = text;
+    while let Some(open) = rest.find('{') {
+        let end = rest[open..].find('}').map_or(rest.len(), |close| open + close + 1);
+        let place = &rest[open..end];
+        if !PLACEHOLDERS.contains(&place) {
+            let known = PLACEHOLDERS.map(|place| format!("`{place}`")).join(", ");
+            return Err(Wrong::new(Code::BadValue, format!("has {}, which is filled in by nothing", shown(place)))
+                .help(format!("it may hold {known}")));
+        }
+        rest = &rest[end..];
+    }
+    Ok(())
 }
 
 /// A layer that a box may do without.

@@ -109,6 +109,13 @@ impl Human {
                 let blocks = text::count(text::len(&decided.blocks), "thing is", "things are");
                 normal(format!("the gate is closed: {blocks} in the way"))
             }
+            EventKind::HookFinished(hook) => {
+                let time = text::millis(hook.duration_ms);
+                match &hook.error {
+                    None => verbose(format!("hook {} ended well in {time}", text::clean(&hook.hook))),
+                    Some(error) => loud(format!("hook {} {}", text::clean(&hook.hook), text::clean(error))),
+                }
+            }
             EventKind::ChangeDetected(change) => {
                 verbose(format!("turn {} changed {}", change.turn, super::inspect::stat_words(change.diff_stat)))
             }

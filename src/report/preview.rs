@@ -3,7 +3,7 @@
 use super::look::{Look, Tone};
 use super::text;
 use crate::model::Bytes;
-use crate::model::plan::{AllowList, LandMode, Limits, Network};
+use crate::model::plan::{AllowList, History, LandMode, Limits, Network};
 use crate::plan::{AgentPreview, BoxPreview, Preview};
 
 /// The preview as text. Its JSON is the [`Preview`] itself.
@@ -21,6 +21,12 @@ pub fn render(preview: &Preview, look: Look) -> String {
     }
     if let Some(setup) = &preview.setup {
         fact("setup", &setup.line);
+    }
+    if preview.history != History::default() {
+        fact("history", preview.history.name());
+    }
+    for (point, command) in &preview.hooks {
+        fact("hook", &format!("{} runs {}, outside every box", point.name(), command.line));
     }
     for (number, wave) in preview.waves.iter().enumerate() {
         fact(if number == 0 { "order" } else { "then" }, &text::list(wave, usize::MAX));

@@ -218,6 +218,8 @@ impl Journal {
             to: agent.map_or_else(|| oid('b'), |_| oid('a')),
             tree: oid('f'),
             contribution: agent.map(|_| oid('7')),
+            merge: None,
+            history: None,
         };
         self.push(second, subject, EventKind::CandidateAdvanced(advanced));
     }

@@ -15,7 +15,7 @@ use super::table::{Cell, Table};
 use super::text;
 use crate::model::change::DiffStat;
 use crate::model::currency::State as Standing;
-use crate::model::event::{Currency, PreviewResult, Stage, TargetMoved};
+use crate::model::event::{Currency, PreviewResult, Shape, Stage, TargetMoved};
 use crate::model::gate::GateBlock;
 use crate::model::run::{AgentState, AttemptState, Overlap, RunState};
 use crate::model::{
@@ -249,10 +249,13 @@ pub struct MergeView {
     pub cards: Vec<CardId>,
     /// Whom it waits for.
     pub blocked_by: Vec<AgentName>,
-    /// The merge commit, once it is part of the candidate.
+    /// The commit it became part of the candidate by, once it is.
     pub merged_as: Option<CommitId>,
     /// How putting it on the candidate stands: `observed`, `claimed`, `reconciling`, `confirmed`, `parked`, `inspecting`.
     pub standing: Option<Standing>,
+    /// What form it has in the candidate's history, where the plan asks for another than a merge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<Shape>,
 }
 
 impl MergeView {
@@ -366,6 +369,7 @@ impl AgentRow {
                 blocked_by: merge.blocked_by.clone(),
                 merged_as: merge.merged_as.clone(),
                 standing: agent.merging.as_ref().map(|item| item.state),
+                history: merge.history.clone(),
             }),
         }
     }
@@ -520,6 +524,16 @@ pub struct StatusData {
     pub leaky_possible: bool,
 }
 
+/// Whose own commits are not in the candidate's history though the plan asks for them, and why: a line each.
+pub(super) fn history_lines(agents: &[AgentRow], look: Look) -> Vec<String> {
+    let why = |row: &AgentRow| {
+        let reason = row.merge.as_ref()?.history.as_ref()?.reason.as_ref()?;
+        let words = format!("history   {} came in as one commit: {}", row.agent, text::clean(reason));
+        Some(Tone::Warn.paint(&words, look))
+    };
+    agents.iter().filter_map(why).collect()
+}
+
 /// What boxes did without, where they did.
 pub(super) fn degraded_line(degraded: &BTreeSet<Layer>, leaky_possible: bool, look: Look) -> Option<String> {
     let name = |layer: &Layer| match layer {
@@ -621,6 +635,7 @@ impl StatusData {
             };
             lines.push(format!("candidate {} ({merged})", candidate.commit.short()));
         }
+        lines.extend(history_lines(&self.agents, look));
         if let Some(line) = degraded_line(&self.degraded, self.leaky_possible, look) {
             lines.push(line);
         }

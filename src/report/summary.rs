@@ -11,7 +11,9 @@ use super::facts::Facts;
 use super::gate;
 use super::look::{Look, Tone};
 use super::moves;
-use super::status::{AgentCondition, AgentRow, CandidateView, RunCondition, VerifierView, degraded_line};
+use super::status::{
+    AgentCondition, AgentRow, CandidateView, RunCondition, VerifierView, degraded_line, history_lines,
+};
 use super::table::{Cell, Table};
 use super::text;
 use crate::model::event::TargetMoved;
@@ -99,6 +101,9 @@ impl SummaryData {
         }
         if let Some(verifier) = &self.verifier {
             out.extend(["verifier: ", &verifier.line(), "\n"]);
+        }
+        for line in history_lines(&self.agents, look) {
+            out.extend([&line, "\n"]);
         }
         if let Some(line) = degraded_line(&self.degraded, self.leaky_possible, look) {
             out.extend([&line, "\n"]);

@@ -9,6 +9,7 @@ use sandbox::{Host, Layer};
 use super::agents::{Crew, Opening, run_all};
 use super::error::Error;
 use super::finish::Finish;
+use super::hooks::{HookSet, of_settings};
 use super::isolation::{self, LeftOut};
 use super::recorder::{Observer, Recorder};
 use super::signals::{Ending, Signals};
@@ -77,7 +78,10 @@ pub async fn execute(
     let pinned = capturer.pinned.clone();
     let isolation = start::Isolation { layers, degraded, pinned };
     let origin = tokio::task::block_in_place(|| start::origin(&site, &plan))?;
-    let recorder = tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, observer))?;
+    let user_hooks = of_settings(site.repository.config())?;
+    let hooks = (HookSet { plan: plan.hooks.clone(), user: user_hooks }, signals.kill.clone());
+    let recorder =
+        tokio::task::block_in_place(|| start::start(&site, &plan, &options, &origin, isolation, hooks, observer))?;
     let clock = plan.timeout.map(|limit| end_in_time(&signals, limit.unsigned_abs()));
     let crew = Arc::new(Crew {
         site,
@@ -96,6 +100,7 @@ pub async fn execute(
         head: &crew.head,
         signals: &signals,
         asked: Asker::Run,
+        asks_hook: false,
     };
     let report = match run_all(&crew, options.jobs, |_| Opening::New).await {
         Ok(()) => finish.complete(options.land, false).await,
@@ -133,6 +138,8 @@ pub(super) fn close(
     complete: bool,
     landed: Option<CommitId>,
 ) -> Result<Report, Error> {
+    // What the user has run for what happened is part of it.
+    recorder.end_hooks();
     let finished = RunFinished { exit_code, complete, landed: landed.clone() };
     recorder.record(Subject::run(), EventKind::RunFinished(finished))?;
     Ok(Report { run: recorder.run().id().clone(), state: recorder.state(), exit_code, landed })

@@ -169,6 +169,7 @@ fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
         | EventKind::MergePreviewed(_)
         | EventKind::CandidateAdvanced(_)
         | EventKind::GateDecided(_)
+        | EventKind::HookFinished(_)
         | EventKind::ScopeWarning(_)
         | EventKind::VerifierFresh(_)
         | EventKind::CompletionBlocked(_)

@@ -103,6 +103,9 @@ pub enum Error {
     /// Signals could not be listened for.
     #[error("cannot listen for signals")]
     Signals(#[source] std::io::Error),
+    /// The user's own commands cannot be run.
+    #[error("cannot run hooks")]
+    Hooks(#[source] std::io::Error),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] crate::store::Error),
@@ -138,7 +141,9 @@ impl Error {
             Self::Integrate(error) => error.fault(),
             Self::Verify(error) => error.fault(),
             Self::Contract(_) => Fault::Plan,
-            Self::NoHome | Self::Unfit { .. } | Self::Signals(_) | Self::NotStopped { .. } => Fault::Environment,
+            Self::NoHome | Self::Unfit { .. } | Self::Signals(_) | Self::Hooks(_) | Self::NotStopped { .. } => {
+                Fault::Environment
+            }
             Self::NoTarget { .. } => Fault::Repository,
             Self::NoAgent { .. }
             | Self::NoRun

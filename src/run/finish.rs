@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::coordinator::{Report, close};
 use super::error::Error;
 use super::gate;
+use super::premerge::PreMerge;
 use super::recorder::Recorder;
 use super::signals::{Ending, Signals};
 use super::site::Site;
@@ -35,6 +36,8 @@ pub(super) struct Finish<'a> {
     pub(super) signals: &'a Signals,
     /// Who asks: a verb by which a person wants exactly this, or the run as it goes on.
     pub(super) asked: Asker,
+    /// Whether the user's own `pre-merge-commit` hook is asked before the target moves.
+    pub(super) asks_hook: bool,
 }
 
 impl Finish<'_> {
@@ -281,6 +284,13 @@ impl Finish<'_> {
 
     async fn land_once(&self, target: &RefName, onto: &CommitId, candidate: &CommitId) -> Result<Landed, Error> {
         self.stage(Stage::Land, async {
+            if self.asks_hook && onto != candidate {
+                let (site, recorder, signals) = (self.site, self.recorder, self.signals);
+                let premerge = PreMerge { site, recorder, signals, target, onto, candidate };
+                if let Some(block) = premerge.ask().await? {
+                    return Ok((Landed::Refused(vec![block]), "refused by the hook".to_owned()));
+                }
+            }
             let state = self.recorder.state();
             let landed = tokio::task::block_in_place(|| {
                 land(&Landing {
@@ -326,7 +336,8 @@ impl Finish<'_> {
         tokio::task::block_in_place(|| {
             let decision = GateDecided { open: false, blocks };
             tell_decision(self.recorder, &decision)?;
-            close(self.recorder, gate::exit_code(&decision), false, None)
+            let code = self.signals.ending().map_or_else(|| gate::exit_code(&decision), code_of);
+            close(self.recorder, code, false, None)
         })
     }
 }

@@ -167,6 +167,7 @@ pub fn exit_code(decision: &GateDecided) -> u8 {
         | BlockKind::Interrupted
         | BlockKind::CheckoutBusy
         | BlockKind::TargetMoved
+        | BlockKind::HookRefused
         | BlockKind::CannotLand => 1,
     };
     decision.blocks.iter().map(code).max().unwrap_or(0)

@@ -182,6 +182,8 @@ fn advanced() -> CandidateAdvanced {
         to: commit('c'),
         tree: tree('c'),
         contribution: Some(commit('b')),
+        merge: None,
+        history: None,
     }
 }
 

@@ -52,6 +52,9 @@ fn wanted(state: &RunState, run: &RunDir) -> Vec<(RefName, CommitId, Option<Stri
     if let Some(started) = &state.started {
         wanted.push((RefName::base(run.id()), started.base.clone(), None));
     }
+    if let Some(merge) = state.candidate.as_ref().and_then(|candidate| candidate.head.merge.as_ref()) {
+        wanted.push((RefName::merges(run.id()), merge.clone(), None));
+    }
     for agent in &state.agents {
         for (turn, finished) in agent.attempts.iter().flat_map(|attempt| &attempt.turns) {
             let patch = finished.patch.as_ref().map(|_| run.patch(&agent.name, *turn).display().to_string());

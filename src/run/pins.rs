@@ -136,7 +136,7 @@ fn own_commits(state: &RunState) -> BTreeSet<ObjectId> {
 /// it, and the journal does not tell of its value.
 fn is_by_name(name: &RefName, state: &RunState) -> bool {
     let run = &state.run_id;
-    if *name == RefName::base(run) || *name == RefName::rescue(run) {
+    if [RefName::base(run), RefName::rescue(run), RefName::merges(run)].contains(name) {
         return true;
     }
     let Some((agent, last)) =
@@ -197,6 +197,7 @@ mod tests {
             blocked_by: Vec::new(),
             merged_as: Some(commit('f')),
             contribution: None,
+            history: None,
         });
         AgentState {
             name: "one".parse().unwrap(),
@@ -205,6 +206,7 @@ mod tests {
             stage: None,
             attempts: vec![attempt],
             merge,
+            merging: None,
         }
     }
 
@@ -245,6 +247,12 @@ mod tests {
             checkout: None,
             rescue: None,
             note: None,
+            invocation: None,
+            works: Vec::new(),
+            observation_key: None,
+            attempt: None,
+            asked: None,
+            release: None,
         };
         assert_eq!(pin_of_state(&RunState { open_claims: vec![claim], ..ended(Vec::new()) }), Some(Pin::Landing));
     }

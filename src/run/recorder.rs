@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::derived::Derived;
+use super::hooks::Runner;
 use crate::model::AgentName;
 use crate::model::event::{Event, EventKind, Subject};
 use crate::model::run::RunState;
@@ -49,6 +50,20 @@ struct Inner {
     wake: Option<Sender<()>>,
     /// How often derived files were written.
     writes: u32,
+    hooks: Option<Runner>,
+}
+
+/// A recorder that does not keep the journal open.
+pub(super) struct WeakRecorder {
+    run: RunDir,
+    inner: Weak<Mutex<Inner>>,
+}
+
+impl WeakRecorder {
+    /// The recorder, while somebody has it.
+    pub(super) fn upgrade(&self) -> Option<Recorder> {
+        Some(Recorder { run: self.run.clone(), inner: self.inner.upgrade()? })
+    }
 }
 
 impl Inner {
@@ -99,7 +114,8 @@ impl Recorder {
         // Whoever holds the writer has the run; what another claimed is not theirs any more.
         state.take_over();
         let derived = Derived::new(&run, &state, events);
-        let inner = Arc::new(Mutex::new(Inner { writer, state, derived, observer, wake: None, writes: 0 }));
+        let inner =
+            Arc::new(Mutex::new(Inner { writer, state, derived, observer, wake: None, writes: 0, hooks: None }));
         let (wake, wakes) = channel();
         let kept = Arc::downgrade(&inner);
         let thread = std::thread::Builder::new().name("derived".to_owned()).spawn(move || keep_up(&kept, &wakes));
@@ -122,6 +138,26 @@ impl Recorder {
     /// Has something said that is no event.
     pub fn warn(&self, text: &str) {
         self.lock().observer.warning(text);
+    }
+
+    /// The same, for whom it must not wait.
+    pub(super) fn downgrade(&self) -> WeakRecorder {
+        WeakRecorder { run: self.run.clone(), inner: Arc::downgrade(&self.inner) }
+    }
+
+    /// Has the user's commands run for what is told from now on.
+    pub(super) fn run_hooks(&self, runner: Option<Runner>) {
+        self.lock().hooks = runner;
+    }
+
+    /// Waits for the user's commands, within bounds, and runs no more.
+    pub(super) fn end_hooks(&self) {
+        // They record their ends, so the lock must not be held meanwhile.
+        let runner = self.lock().hooks.take();
+        let left_out = runner.map_or(0, Runner::finish);
+        if left_out > 0 {
+            self.warn(&format!("{left_out} hooks were not run: those before them took too long"));
+        }
     }
 
     /// The run's state as it is now.
@@ -156,8 +192,11 @@ impl Record for Recorder {
             }
             Some(_) | None => inner.write_owed(),
         }
-        let Inner { observer, state, .. } = &mut *inner;
+        let Inner { observer, state, hooks, .. } = &mut *inner;
         observer.event(&event, state);
+        if let Some(hooks) = hooks {
+            hooks.tell(&event);
+        }
         Ok(event)
     }
 

@@ -11,6 +11,7 @@ use super::agents::{Crew, Seat, load_workspaces};
 use super::coordinator::{Report, close_on_fault, require_secrets};
 use super::error::Error;
 use super::finish::Finish;
+use super::hooks::{HookSet, Runner};
 use super::isolation;
 use super::keep::{Keeper, Kept};
 use super::mend_pins::mend_pins;
@@ -71,6 +72,8 @@ impl Reopened {
                 tracing::warn!(?repair, "the end of the journal was repaired");
             }
             let recorder = Recorder::new(writer, &opened.events, observer);
+            let hooks = HookSet { plan: settings.plan.hooks.clone(), user: settings.user_hooks.clone() };
+            recorder.run_hooks(Runner::start(hooks, &site, &recorder, &opened.events, signals.kill.clone())?);
             Ok::<_, Error>((recorder, settings, site.load_head()?))
         })?;
         let state = recorder.state();
@@ -132,6 +135,7 @@ impl Reopened {
             head: &self.crew.head,
             signals: &self.signals,
             asked: self.asked,
+            asks_hook: false,
         }
     }
 
@@ -166,17 +170,18 @@ impl Reopened {
     }
 
     /// Lands the candidate if the gate is open. What was never integrated or judged is so first.
-    pub async fn land(&self) -> Result<Report, Error> {
-        close_on_fault(&self.recorder, self.do_land().await)
+    /// `asks_hook`: the user's own `pre-merge-commit` hook has a say.
+    pub async fn land(&self, asks_hook: bool) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_land(asks_hook).await)
     }
 
-    async fn do_land(&self) -> Result<Report, Error> {
+    async fn do_land(&self, asks_hook: bool) -> Result<Report, Error> {
         self.tidy().await?;
         self.integrate_if_needed().await?;
         if !self.recorder.state().verifier_is_fresh() {
             self.finish().verify(false).await?;
         }
-        self.finish().conclude(true).await
+        Finish { asks_hook, ..self.finish() }.conclude(true).await
     }
 
     /// Previews and candidate, where those there are not of the agents' present work.
@@ -237,8 +242,10 @@ impl Reopened {
                 "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work".to_owned();
             return Err(Error::NoRetry { agent: task.name.clone(), why });
         }
-        let fork =
-            state.candidate.as_ref().map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.to.clone());
+        let fork = state
+            .candidate
+            .as_ref()
+            .map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.previewed().clone());
         let had = load_workspaces(site, self.recorder.run(), &task.name)?;
         let Some(old) = had.last() else {
             return self.crew.prepare(task, 1);

@@ -10,6 +10,7 @@
 use super::agents::{Opening, run_all};
 use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, require_secrets};
 use super::error::Error;
+use super::hooks::commands_outside;
 use super::reopen::{NeverBegun, Reopened};
 use crate::model::card::{AnswerKind, Card, CardKind};
 use crate::model::currency::Asker;
@@ -32,7 +33,7 @@ impl Reopened {
         let before = self.state();
         let all = boxes(self.plan()).map(|(_, settings)| settings);
         require_secrets(&self.crew().site, all)?;
-        for text in open_networks(self.plan()) {
+        for text in open_networks(self.plan()).into_iter().chain(commands_outside(self.plan())) {
             self.recorder().warn(&text);
         }
         let clock = self.plan().timeout.map(|limit| end_in_time(self.signals(), limit.unsigned_abs()));

@@ -42,6 +42,8 @@ pub enum Owner {
     Agent(AgentName),
     /// The parent verifier.
     Verify,
+    /// The user's own git hook.
+    Hook,
     /// The person who merges a conflict by hand.
     Card {
         /// The card.
@@ -58,6 +60,7 @@ impl fmt::Display for Owner {
         match self {
             Self::Agent(name) => f.pad(name.as_str()),
             Self::Verify => f.pad("verify"),
+            Self::Hook => f.pad("hook"),
             Self::Card { id, .. } => write!(f, "card {id}"),
             Self::Unknown(name) => f.pad(name),
         }
@@ -313,7 +316,7 @@ fn spread(run: &RunFacts, (action, reason): Verdict) -> RunPlan {
         Owner::Card { id, open: true } => (Action::Keep, Reason::CardOpen(id.clone())),
         Owner::Card { open: false, .. } if can_be_read => (Action::Remove, Reason::CardClosed),
         Owner::Unknown(_) if can_be_read => (Action::Keep, Reason::NotKnown),
-        Owner::Agent(_) | Owner::Verify | Owner::Card { open: false, .. } | Owner::Unknown(_) => {
+        Owner::Agent(_) | Owner::Verify | Owner::Hook | Owner::Card { open: false, .. } | Owner::Unknown(_) => {
             (action, reason.clone())
         }
     };

@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
+use tokio_util::sync::CancellationToken;
+
 use super::coordinator::Options;
 use super::error::Error;
+use super::hooks::{HookSet, Runner};
 use super::recorder::{Observer, Recorder};
 use super::site::Site;
 use crate::git::{Head, RefEdit, Swap};
 use crate::model::change::GitProgressState;
 use crate::model::event::{AgentBrief, EventKind, RunStarted, Subject};
-use crate::model::plan::{PinnedPaths, Plan, RunSettings};
+use crate::model::plan::{Hooks, PinnedPaths, Plan, RunSettings};
 use crate::model::{CommitId, RefName, RunId};
 use crate::store::lock::{Patience, RepositoryLock};
 use crate::store::{JournalWriter, Record, RunDir, atomic, process, runs};
@@ -65,6 +68,7 @@ pub(super) fn start(
     options: &Options,
     origin: &Origin,
     isolation: Isolation,
+    (hooks, kill): (HookSet, CancellationToken),
     observer: Box<dyn Observer>,
 ) -> Result<Recorder, Error> {
     site.require_writable()?;
@@ -76,7 +80,7 @@ pub(super) fn start(
             |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
         let held = RepositoryLock::acquire(&site.state, Patience::default(), waiting)?;
         runs::create(&site.state, &held, &plan.name, largest_number(site)?, |folder| {
-            freeze(site, plan, options, &isolation.pinned, folder)
+            freeze(site, plan, options, &isolation.pinned, &hooks.user, folder)
         })?
     };
     let started = RunStarted {
@@ -98,6 +102,7 @@ pub(super) fn start(
     pin_base(site, run.id(), &origin.base)?;
     let (writer, opened) = JournalWriter::open(&run, lock, site.clock.clone())?;
     let recorder = Recorder::new(writer, &opened.events, observer);
+    recorder.run_hooks(Runner::start(hooks, site, &recorder, &opened.events, kill)?);
     recorder.record(Subject::run(), EventKind::RunStarted(Box::new(started)))?;
     Ok(recorder)
 }
@@ -117,6 +122,7 @@ fn freeze(
     plan: &Plan,
     options: &Options,
     pinned: &PinnedPaths,
+    user_hooks: &Hooks,
     folder: &RunDir,
 ) -> Result<(), crate::store::Error> {
     atomic::write(&folder.plan(), options.plan_text.as_bytes())?;
@@ -131,6 +137,7 @@ fn freeze(
         worktrees_root: site.worktrees_root.clone(),
         common_dir: Some(site.repository.common_dir().to_owned()),
         pinned_paths: pinned.clone(),
+        user_hooks: user_hooks.clone(),
         extra: std::collections::BTreeMap::new(),
     };
     atomic::write_json(&folder.settings(), &settings)?;

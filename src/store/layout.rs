@@ -217,6 +217,11 @@ impl RunDir {
         self.root.join("verify").join("network.jsonl")
     }
 
+    /// What a hook printed: `name` says which, and for what.
+    pub fn hook_output(&self, name: &str) -> PathBuf {
+        self.root.join("hooks").join(format!("{name}.log"))
+    }
+
     /// What the `number`th verification of this run printed.
     pub fn verify_output(&self, number: u64) -> PathBuf {
         self.root.join("verify").join(format!("{number}.log"))
@@ -285,6 +290,8 @@ pub enum Occupant {
     Verify,
     /// The person who merges a conflict by hand.
     Card(CardId),
+    /// The user's own git hook, before a landing.
+    Hook,
 }
 
 impl Occupant {
@@ -322,6 +329,7 @@ impl Workplaces {
             Occupant::Agent { name, generation } => format!("{run}--{name}.{generation}"),
             Occupant::Verify => format!("{run}--verify"),
             Occupant::Card(card) => format!("{run}--card.{card}"),
+            Occupant::Hook => format!("{run}--hook.merge"),
         };
         Workplace { worktree: self.root.join(&name), private: self.private_root().join(&name), name }
     }
@@ -332,6 +340,9 @@ impl Workplaces {
         let run = run.parse().ok()?;
         if rest == "verify" {
             return Some((run, Occupant::Verify));
+        }
+        if rest == "hook.merge" {
+            return Some((run, Occupant::Hook));
         }
         if let Some(card) = rest.strip_prefix("card.").and_then(|card| card.parse::<CardId>().ok()) {
             return Some((run, Occupant::Card(card)));
@@ -488,6 +499,7 @@ mod tests {
         let name: AgentName = "parser-2".parse().unwrap();
         for occupant in [
             Occupant::Verify,
+            Occupant::Hook,
             Occupant::agent(&name),
             Occupant::Agent { name: name.clone(), generation: 2 },
             Occupant::Agent { name, generation: 11 },

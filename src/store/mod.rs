@@ -20,6 +20,7 @@
 
 pub mod atomic;
 pub mod cards;
+pub mod child;
 pub mod env;
 mod error;
 pub mod failpoint;
@@ -28,6 +29,7 @@ pub mod journal;
 pub mod json;
 pub mod layout;
 pub mod lock;
+pub mod outside;
 pub mod process;
 pub mod receipts;
 mod record;

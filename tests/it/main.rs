@@ -19,6 +19,8 @@ mod economy;
 mod flow;
 mod forecast;
 mod going;
+mod history;
+mod hooks;
 mod hostile;
 mod invariants;
 mod isolation;

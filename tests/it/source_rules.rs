@@ -27,16 +27,17 @@ const ROOMS: [&str; 14] = [
 const WITHOUT_TIME: [&str; 7] = ["report", "integrate", "board", "plan", "git", "store", "model"];
 
 /// Product files that may do what `clippy.toml` bans elsewhere, each the one place of its kind.
-const DANGEROUS: [&str; 5] = [
+const DANGEROUS: [&str; 6] = [
     "sandbox/src/launch.rs",
     "src/git/command.rs",
     "src/git/pack.rs",
     "src/store/atomic.rs",
+    "src/store/outside.rs",
     "src/workspace/private.rs",
 ];
 
-/// Product files that may start a process.
-const STARTS_PROCESSES: [&str; 2] = ["sandbox/src/launch.rs", "src/git/command.rs"];
+/// Product files that may start a process: boxes, git, and the user's own commands outside every box.
+const STARTS_PROCESSES: [&str; 3] = ["sandbox/src/launch.rs", "src/git/command.rs", "src/store/outside.rs"];
 
 /// Product files that may touch the standard streams: the printer, what asks how wide a terminal is, and the half of a
 /// capture that speaks over pipes.

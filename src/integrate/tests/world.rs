@@ -24,7 +24,7 @@ use crate::model::event::{
     AgentBrief, AttemptFinished, AttemptStarted, Event, EventKind, Identity, Invocation, RunStarted, Subject,
     TurnFinished, VERSION,
 };
-use crate::model::plan::{AgentTask, Contract, LandMode, Plan, SandboxSettings, WorkspaceSettings};
+use crate::model::plan::{AgentTask, Contract, History, Hooks, LandMode, Plan, SandboxSettings, WorkspaceSettings};
 use crate::model::run::RunState;
 use crate::model::{AgentName, AttemptOutcome, CommitId, ProcessEnd, RefName, RunId, TreeId, TurnId};
 use crate::plan::CompiledContract;
@@ -194,10 +194,13 @@ impl World {
             target: None,
             jobs: 2,
             land: LandMode::Manual,
+            history: History::default(),
+            message: None,
             timeout: None,
             workspace: WorkspaceSettings::default(),
             verify: None,
             protect: Vec::new(),
+            hooks: Hooks::default(),
             agents,
         };
         let identity = Identity::default();

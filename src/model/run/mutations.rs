@@ -150,6 +150,7 @@ impl RunState {
                 }
             }
             EventKind::CardClosed(_)
+            | EventKind::HookFinished(_)
             | EventKind::RunStarted(_)
             | EventKind::RunFinished(_)
             | EventKind::StageEnter(_)

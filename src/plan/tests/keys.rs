@@ -16,6 +16,8 @@ fn other_value(key: &Key) -> &'static str {
         "run.target" => "'release/1'",
         "run.jobs" | "attempts" => "3",
         "run.land" => "'auto'",
+        "run.history" => "'squash'",
+        "run.message" => "'{title} ({agent} of {run})'",
         "run.timeout" | "verify.timeout" => "'1h 30m'",
         "sandbox.network" => "'host'",
         "verify.network" => "{ deny = ['b.example:1'], inject = { 'a.example' = { header = 'x', env = 'K' } } }",
@@ -28,7 +30,7 @@ fn other_value(key: &Key) -> &'static str {
         "sandbox.hide" => "['/srv/sockets']",
         "sandbox.nested" => "true",
         "sandbox.env" | "verify.env" => "['API_KEY']",
-        "sandbox.limits.time" | "sandbox.limits.idle" => "'7m'",
+        "hooks.timeout" | "sandbox.limits.time" | "sandbox.limits.idle" => "'7m'",
         "sandbox.limits.output" | "sandbox.limits.memory" | "sandbox.limits.disk" | "sandbox.limits.file_size" => {
             "'5GiB'"
         }
@@ -39,6 +41,7 @@ fn other_value(key: &Key) -> &'static str {
         "turns" => "[['a'], ['b', 'c']]",
         "verify.protect" | "owns" | "shares" => "['three/**']",
         "verify.cache" => "['target']",
+        hook if hook.starts_with("hooks.") => "['notify', 'x']",
         "title" => "'The first'",
         "after" => "['two']",
         "use" => "'command'",

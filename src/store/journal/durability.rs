@@ -29,6 +29,8 @@ pub fn durability(kind: &EventKind) -> Durability {
         | EventKind::CandidateAdvanced(_)
         | EventKind::VerifyFinished(_)
         | EventKind::GateDecided(_)
+        // What the user's command did cannot be told otherwise, and it is not done twice.
+        | EventKind::HookFinished(_)
         // What is not known is not taken lightly.
         | EventKind::Unknown { .. } => Durability::Effect,
         // Told again, or found again, by going on.

@@ -1,4 +1,4 @@
-//! Attending to one running child: feeding it, reading it, and ending it in time.
+//! Attending to one running child, whoever started it: feeding it, reading it, and ending it in time.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 
-use super::error::Error;
-
 /// What is kept of a child's standard error.
 const COMPLAINT_LIMIT: usize = 64 * 1024;
 
@@ -18,16 +16,36 @@ const COMPLAINT_LIMIT: usize = 64 * 1024;
 const READS: usize = 64;
 
 /// What a child may use.
-pub(super) struct Limits {
-    pub(super) timeout: Duration,
-    pub(super) output: u64,
-    pub(super) memory: Option<u64>,
+#[derive(Debug)]
+pub struct Limits {
+    /// How long it may take.
+    pub timeout: Duration,
+    /// How much it may write to its standard output.
+    pub output: u64,
+    /// How much address space it may take.
+    pub memory: Option<u64>,
 }
 
 /// How a child ended.
-pub(super) struct Ended {
-    pub(super) status: ExitStatus,
-    pub(super) stderr: Vec<u8>,
+#[derive(Debug)]
+pub struct Ended {
+    /// Its end.
+    pub status: ExitStatus,
+    /// What it wrote to its standard error, the beginning of it.
+    pub stderr: Vec<u8>,
+}
+
+/// Why a child was not served to its end. It is dead all the same.
+#[derive(Debug)]
+pub enum Broken {
+    /// Its pipes failed us.
+    Pipe(io::Error),
+    /// Its time was over.
+    TimedOut,
+    /// It wrote too much.
+    TooMuchOutput,
+    /// It was to stop.
+    Stopped,
 }
 
 /// Serves the child until it has ended, or ends it.
@@ -36,37 +54,44 @@ pub(super) struct Ended {
 /// another cannot block us. Once the child itself has ended, what it wrote is in the pipes; its group is then killed, so a
 /// helper that it left behind can hold neither us nor the pipes. The child is not reaped before that, so its number cannot
 /// have been given to another process.
-pub(super) fn attend(
+///
+/// Its output is read from its standard output, or from `output` where that leads elsewhere. The child leads a process
+/// group of its own. `stop` ends it as soon as something can be read there, or its other end is
+/// closed.
+pub fn attend(
     mut child: Child,
+    output: Option<OwnedFd>,
     feed: Feed,
     sink: Option<&mut dyn Write>,
     limits: &Limits,
-    what: &str,
-) -> Result<Ended, Error> {
+    stop: Option<&OwnedFd>,
+) -> Result<Ended, Broken> {
     let pid = Pid::from_child(&child);
-    let result = serve(&mut child, pid, feed, sink, limits, what);
+    let output = output.or_else(|| child.stdout.take().map(OwnedFd::from));
+    let result = serve(&mut child, pid, output, feed, sink, limits, stop);
     // An error here says that the group is gone already.
     let _gone = rustix::process::kill_process_group(pid, Signal::KILL);
-    let status = child.wait().map_err(|source| Error::Pipe { what: what.to_owned(), source })?;
+    let status = child.wait().map_err(Broken::Pipe)?;
     result.map(|stderr| Ended { status, stderr })
 }
 
 fn serve(
     child: &mut Child,
     pid: Pid,
+    output: Option<OwnedFd>,
     feed: Feed,
     sink: Option<&mut dyn Write>,
     limits: &Limits,
-    what: &str,
-) -> Result<Vec<u8>, Error> {
-    let pipe = |source: io::Error| Error::Pipe { what: what.to_owned(), source };
+    stop: Option<&OwnedFd>,
+) -> Result<Vec<u8>, Broken> {
+    let pipe = Broken::Pipe;
     let deadline = Instant::now() + limits.timeout;
     let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|error| pipe(error.into()))?;
     if let Some(memory) = limits.memory {
         let limit = Rlimit { current: Some(memory), maximum: Some(memory) };
         rustix::process::prlimit(Some(pid), Resource::As, limit).map_err(|error| pipe(error.into()))?;
     }
-    let mut output = Source::new(child.stdout.take().map(OwnedFd::from)).map_err(pipe)?;
+    let mut output = Source::new(output).map_err(pipe)?;
     let mut complaint = Source::new(child.stderr.take().map(OwnedFd::from)).map_err(pipe)?;
     let mut input = feed;
     input.connect(child.stdin.take().map(OwnedFd::from)).map_err(pipe)?;
@@ -75,14 +100,17 @@ fn serve(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::TimedOut { what: what.to_owned(), after: limits.timeout });
+            return Err(Broken::TimedOut);
         }
-        let ready = wait(&process, &input, &output, &complaint, left).map_err(pipe)?;
+        let ready = wait(&process, &input, &output, &complaint, stop, left).map_err(pipe)?;
+        if ready.stop {
+            return Err(Broken::Stopped);
+        }
         if ready.input {
             input.push().map_err(pipe)?;
         }
         if ready.output || ready.ended {
-            output.drain(|bytes| sink.take(bytes, what))?.map_err(pipe)?;
+            output.drain(|bytes| sink.take(bytes))?.map_err(pipe)?;
         }
         if ready.complaint || ready.ended {
             let keep = |bytes: &[u8]| {
@@ -105,11 +133,23 @@ struct Ready {
     input: bool,
     output: bool,
     complaint: bool,
+    stop: bool,
 }
 
-fn wait(process: &OwnedFd, input: &Feed, output: &Source, complaint: &Source, left: Duration) -> io::Result<Ready> {
+fn wait(
+    process: &OwnedFd,
+    input: &Feed,
+    output: &Source,
+    complaint: &Source,
+    stop: Option<&OwnedFd>,
+    left: Duration,
+) -> io::Result<Ready> {
     let mut polled = vec![PollFd::new(process, PollFlags::IN)];
-    let mut at = [None; 3];
+    let mut at = [None; 4];
+    at[3] = stop.map(|stop| {
+        polled.push(PollFd::new(stop, PollFlags::IN));
+        1
+    });
     for (slot, (file, flags)) in at.iter_mut().zip([
         input.waits_for(),
         (output.pipe.as_ref(), PollFlags::IN),
@@ -126,11 +166,12 @@ fn wait(process: &OwnedFd, input: &Feed, output: &Source, complaint: &Source, le
         Err(error) => return Err(error.into()),
     }
     let has = |slot: Option<usize>| slot.is_some_and(|at| !polled[at].revents().is_empty());
-    Ok(Ready { ended: has(Some(0)), input: has(at[0]), output: has(at[1]), complaint: has(at[2]) })
+    Ok(Ready { ended: has(Some(0)), input: has(at[0]), output: has(at[1]), complaint: has(at[2]), stop: has(at[3]) })
 }
 
 /// What goes into the child: bytes that we hold, and then what a descriptor gives.
-pub(super) struct Feed {
+#[derive(Debug)]
+pub struct Feed {
     pipe: Option<File>,
     bytes: Vec<u8>,
     done: usize,
@@ -138,15 +179,18 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn nothing() -> Self {
+    /// Nothing.
+    pub fn nothing() -> Self {
         Self::bytes(Vec::new())
     }
 
-    pub(super) fn bytes(bytes: Vec<u8>) -> Self {
+    /// These bytes.
+    pub fn bytes(bytes: Vec<u8>) -> Self {
         Self { pipe: None, bytes, done: 0, source: None }
     }
 
-    pub(super) fn stream(source: OwnedFd) -> Self {
+    /// Whatever comes from a descriptor.
+    pub fn stream(source: OwnedFd) -> Self {
         Self { source: Some(source.into()), ..Self::nothing() }
     }
 
@@ -215,7 +259,7 @@ impl Source {
     }
 
     /// Reads until the pipe is empty or closed, or [`READS`] times: more than a pipe holds, and an end to a flood.
-    fn drain(&mut self, mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<io::Result<()>, Error> {
+    fn drain(&mut self, mut take: impl FnMut(&[u8]) -> Result<(), Broken>) -> Result<io::Result<()>, Broken> {
         let Some(pipe) = &mut self.pipe else { return Ok(Ok(())) };
         let mut buffer = vec![0; 64 * 1024];
         for _ in 0..READS {
@@ -242,13 +286,13 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn take(&mut self, bytes: &[u8], what: &str) -> Result<(), Error> {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         self.written += bytes.len() as u64;
         if self.written > self.limit {
-            return Err(Error::TooMuchOutput { what: what.to_owned(), limit: self.limit });
+            return Err(Broken::TooMuchOutput);
         }
         match &mut self.inner {
-            Some(sink) => sink.write_all(bytes).map_err(|source| Error::Pipe { what: what.to_owned(), source }),
+            Some(sink) => sink.write_all(bytes).map_err(Broken::Pipe),
             None => Ok(()),
         }
     }
