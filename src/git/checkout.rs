@@ -163,6 +163,9 @@ impl Checkout {
             ])
             .arg(new.as_str())
             .input(held.map_or(Input::Null, Input::Descriptor))
+            // Whoever reads what it says may die before it is done. It tells its progress whatever `-q` and `--no-progress`
+            // say, and would die of that.
+            .env("GIT_PROGRESS_DELAY", "1000000000")
             .timeout(timeout)
             .run()?;
         match output.code() {

@@ -182,7 +182,7 @@ fn stripped(path: &[u8], labels: [&CommitId; 2]) -> RepoPath {
 }
 
 /// A text with markers without the labels in them; none if it has none.
-pub(super) fn without_labels(text: Vec<u8>, labels: [&CommitId; 2]) -> Option<Vec<u8>> {
+pub(super) fn without_labels(text: &[u8], labels: [&CommitId; 2]) -> Option<Vec<u8>> {
     let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
     let mut found = false;
     for line in &mut lines {

@@ -135,7 +135,7 @@ impl Merger {
         }
         for stage in conflict.stages.iter().filter(|stage| stage.entry.mode.kind() == ModeKind::File) {
             let Blob::Whole(text) = self.repository.load_blob(&stage.entry.id, MARKED_LIMIT)? else { continue };
-            if let Some(text) = conflict::without_labels(text, labels) {
+            if let Some(text) = conflict::without_labels(&text, labels) {
                 unnamed.insert(stage.entry.id.clone(), text);
             }
         }

@@ -195,7 +195,7 @@ fn replay(git: &Git, commits: usize, apart: usize) -> (usize, BTreeMap<String, u
 #[test]
 fn the_merges_of_a_history_are_gits_own() {
     let git = Git::find(None).unwrap();
-    let (merges, kinds) = replay(&git, 800, 20);
+    let (merges, kinds) = replay(&git, 800, 16);
     assert!(merges >= 30 && kinds.len() >= 4 && kinds["clean"] > 3, "{merges} {kinds:?}");
 }
 
@@ -204,7 +204,7 @@ fn the_merges_of_a_history_are_gits_own() {
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 fn the_merges_of_a_long_history_are_gits_own() {
     each_git(|git| {
-        let (merges, kinds) = replay(git, 5000, 18);
+        let (merges, kinds) = replay(git, 5000, 15);
         println!("{merges} merges of 5000 commits, by git {}: {kinds:?}", git.version());
         assert!(merges >= 200 && kinds.len() >= 6 && kinds["clean"] > 20, "{merges} {kinds:?}");
     });

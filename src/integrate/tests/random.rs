@@ -1,4 +1,3 @@
-#![expect(clippy::disallowed_methods, reason = "a test reads how many cases it is to try")]
 //! Random trees, random work, random orders of finishing: the candidate is what plain `git merge` makes of it in plan order.
 
 use std::collections::BTreeSet;

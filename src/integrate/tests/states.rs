@@ -111,7 +111,7 @@ fn assert_done(world: &World, root: &Path, made: &Integrated, what: &str) {
     let after = own(world, root, &LANDING);
     for (key, value) in &before {
         let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert_eq!(after.get(key).map(|it| shown(it)), Some(shown(value)), "{what}: {key}");
+        assert_eq!(after.get(key).map(|it| shown(it.as_slice())), Some(shown(value)), "{what}: {key}");
     }
     assert_eq!(after.len(), before.len(), "{what}");
 }
