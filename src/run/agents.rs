@@ -1,17 +1,14 @@
-//! Carrying the agents through their attempts, as many at once as the plan says.
+//! Carrying one agent from its worktree through its attempts.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::error::Error;
 use super::finish::started_of;
-use super::forecaster::Forecaster;
 use super::recorder::Recorder;
-use super::scheduler::{self, Entry, Stand};
 use super::signals::Signals;
 use super::site::Site;
 use crate::agent::{self, Assignment, AttemptEnd};
@@ -54,85 +51,31 @@ pub(super) enum Opening {
     },
     /// It has ended because of one it builds on, which may end otherwise now.
     WasBlocked,
+    /// It has, and begins afresh in a new worktree made from its own fork point, with so many attempts.
+    Afresh {
+        /// How many.
+        attempts: u32,
+    },
 }
 
-/// Carries all agents of the plan to an end, each from how it stands.
-pub(super) async fn run_all(
-    crew: &Arc<Crew>,
-    jobs: usize,
-    opening: impl Fn(&AgentTask) -> Opening,
-) -> Result<(), Error> {
-    let openings: HashMap<AgentName, Opening> =
-        crew.plan.agents.iter().map(|task| (task.name.clone(), opening(task))).collect();
-    let opening = |name: &AgentName| openings.get(name).copied().unwrap_or(Opening::New);
-    let mut entries: Vec<Entry> = crew
-        .plan
-        .agents
-        .iter()
-        .map(|task| {
-            let stand = match opening(&task.name) {
-                Opening::New | Opening::GoOn { .. } | Opening::WasBlocked => Stand::Waiting,
-                Opening::Ended { can_be_built_on } => Stand::Ended { can_be_built_on },
-            };
-            Entry { name: task.name.clone(), after: task.after.clone(), stand }
-        })
-        .collect();
-    let (forecaster, journal) = Forecaster::begin(crew);
-    let mut working: JoinSet<(AgentName, Result<bool, Error>)> = JoinSet::new();
-    let mut failed = None;
-    loop {
-        let stopping = failed.is_some() || crew.signals.stop.is_cancelled();
-        let decision = scheduler::decide(&entries, jobs, stopping);
-        for (name, by) in &decision.block {
-            set(&mut entries, name, Stand::Ended { can_be_built_on: false });
-            if let Err(error) = crew.block(name, by) {
-                // Not told at once: those at work would be dropped before what they did is captured.
-                failed.get_or_insert(error);
-                crew.signals.stop.cancel();
-            }
-        }
-        if !decision.block.is_empty() {
-            continue;
-        }
-        for name in decision.start {
-            set(&mut entries, &name, Stand::Running);
-            let (crew, opening, journal) = (Arc::clone(crew), opening(&name), journal.clone());
-            working.spawn(async move {
-                let result = crew.carry(&name, opening, &journal).await;
-                (name, result)
-            });
-        }
-        match working.join_next().await {
-            None => break,
-            Some(Ok((name, Ok(can_be_built_on)))) => set(&mut entries, &name, Stand::Ended { can_be_built_on }),
-            Some(Ok((name, Err(error)))) => {
-                // A fault of ours stops the run in order: the others' work is captured before it is told.
-                set(&mut entries, &name, Stand::Ended { can_be_built_on: false });
-                failed.get_or_insert(error);
-                crew.signals.stop.cancel();
-            }
-            Some(Err(error)) => {
-                failed.get_or_insert(Error::Task(error.to_string()));
-                crew.signals.stop.cancel();
-            }
-        }
-    }
-    forecaster.end(journal).await;
-    for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
-        let told = crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began");
-        match (told, &failed) {
-            (Ok(()), _) => {}
-            (Err(error), None) => return Err(error),
-            // What went wrong first is what is told.
-            (Err(error), Some(_)) => tracing::warn!(%error, agent = %entry.name, "its end was not written down"),
-        }
-    }
-    failed.map_or(Ok(()), Err)
+/// By what an agent at work is held.
+#[derive(Debug, Clone)]
+pub(super) struct Reins {
+    /// Told when it is to stop, be it alone or with the whole run.
+    pub(super) stop: CancellationToken,
+    /// Whether no further attempt is to begin for now.
+    pub(super) paused: watch::Receiver<bool>,
 }
 
-fn set(entries: &mut [Entry], name: &AgentName, stand: Stand) {
-    if let Some(entry) = entries.iter_mut().find(|entry| entry.name == *name) {
-        entry.stand = stand;
+impl Reins {
+    /// Waits while the run is paused. False: it is stopped.
+    async fn may_begin(&mut self) -> bool {
+        let stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => false,
+            _continued = self.paused.wait_for(|paused| !paused) => true,
+        }
     }
 }
 
@@ -147,7 +90,7 @@ pub(super) struct Seat {
 }
 
 impl Crew {
-    fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
+    pub(super) fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
         tokio::task::block_in_place(|| self.recorder.record(subject, kind))?;
         Ok(())
     }
@@ -164,11 +107,17 @@ impl Crew {
     }
 
     /// Carries an agent from its worktree to its last attempt. True: others may build on it.
-    async fn carry(&self, name: &AgentName, opening: Opening, journal: &dyn Record) -> Result<bool, Error> {
+    pub(super) async fn carry(
+        &self,
+        name: &AgentName,
+        opening: Opening,
+        journal: &dyn Record,
+        reins: Reins,
+    ) -> Result<bool, Error> {
         let Some(task) = self.plan.agent(name) else { return Ok(false) };
         let state = self.recorder.state();
         let (known, attempts) = match opening {
-            Opening::GoOn { attempts } => (state.agent(name), attempts),
+            Opening::GoOn { attempts } | Opening::Afresh { attempts } => (state.agent(name), attempts),
             Opening::WasBlocked => (state.agent(name), task.attempts),
             Opening::New | Opening::Ended { .. } => (None, task.attempts),
         };
@@ -176,6 +125,7 @@ impl Crew {
         let seat = self
             .stage(name, Stage::Prepare, async {
                 let seat = tokio::task::block_in_place(|| match known {
+                    Some(known) if matches!(opening, Opening::Afresh { .. }) => self.seat_from_fork(task, known),
                     Some(known) => self.old_seat(task, known),
                     None => self.prepare(task, 1),
                 });
@@ -194,7 +144,7 @@ impl Crew {
             })
             .await?;
         let Some(seat) = seat else { return Ok(false) };
-        self.attempts(task, seat, first..first.saturating_add(attempts), journal).await
+        self.attempts(task, seat, first..first.saturating_add(attempts), journal, reins).await
     }
 
     /// Makes the attempts of these numbers until one ends for good, and tells of them in `journal`.
@@ -204,11 +154,12 @@ impl Crew {
         mut seat: Seat,
         numbers: Range<u32>,
         journal: &dyn Record,
+        mut reins: Reins,
     ) -> Result<bool, Error> {
         let contract = CompiledContract::new(&task.contract)?;
         let mut before = self.recorder.state().agent(&task.name).and_then(crate::model::run::AgentState::outcome);
         for attempt in numbers {
-            let end = self.attempt(task, &contract, &seat, (attempt, before), journal).await?;
+            let end = self.attempt(task, &contract, &seat, (attempt, before), journal, &reins).await?;
             seat.latest = end.latest;
             seat.branch_at = end.branch_at;
             let state = self.recorder.state();
@@ -216,8 +167,7 @@ impl Crew {
                 state.agent(&task.name).is_some_and(|agent| agent.has_begun_in(seat.workspace.place.worktree()));
             seat.needs_setup = !begun;
             before = Some(end.outcome);
-            let again = end.outcome.is_worth_another_attempt() && !self.signals.stop.is_cancelled();
-            if !again {
+            if !end.outcome.is_worth_another_attempt() || !reins.may_begin().await {
                 break;
             }
         }
@@ -236,6 +186,7 @@ impl Crew {
         seat: &Seat,
         (attempt, before): (u32, Option<AttemptOutcome>),
         journal: &dyn Record,
+        reins: &Reins,
     ) -> Result<AttemptEnd, Error> {
         let setup = if seat.needs_setup { self.plan.workspace.setup.as_ref() } else { None };
         self.stage(&task.name, Stage::Execute, async {
@@ -252,7 +203,7 @@ impl Crew {
                 before,
                 capturer: &self.capturer,
                 journal,
-                stop: self.signals.stop.clone(),
+                stop: reins.stop.clone(),
                 kill: self.signals.kill.clone(),
             };
             let end = agent::attempt::run(assignment).await?;
@@ -386,7 +337,7 @@ impl Crew {
         }
     }
 
-    fn block(&self, name: &AgentName, by: &[AgentName]) -> Result<(), Error> {
+    pub(super) fn block(&self, name: &AgentName, by: &[AgentName]) -> Result<(), Error> {
         let names: Vec<String> = by.iter().map(|name| format!("`{name}`")).collect();
         let reason = format!("waits for {}, which cannot be built on", names.join(", "));
         let state = self.recorder.state();

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use sandbox::{Host, Layer};
 
-use super::agents::{Crew, Opening, run_all};
+use super::agents::{Crew, Opening};
+use super::control::{self, dispatcher::Dispatcher};
 use super::error::Error;
 use super::finish::Finish;
 use super::isolation::{self, LeftOut};
 use super::recorder::{Observer, Recorder};
+use super::schedule::run_all;
 use super::signals::{Ending, Signals};
 use super::site::Site;
 use super::start;
@@ -87,6 +89,10 @@ pub async fn execute(
         base: origin.base,
         signals: signals.clone(),
     });
+    let dispatcher = Dispatcher::new(recorder.run().id(), &signals);
+    let orders = dispatcher.open();
+    // Dropped before what holds the run's lock.
+    let _server = control::listen(&recorder, &dispatcher);
     let finish = Finish {
         site: &crew.site,
         plan: &crew.plan,
@@ -95,7 +101,7 @@ pub async fn execute(
         head: &crew.head,
         signals: &signals,
     };
-    let report = match run_all(&crew, options.jobs, |_| Opening::New).await {
+    let report = match run_all(&crew, orders, options.jobs, |_| Opening::New).await {
         Ok(()) => finish.complete(options.land, false).await,
         Err(error) => Err(error),
     };

@@ -2,7 +2,9 @@
 //!
 //! - [`Site`] is where runs happen: one repository and what is around it.
 //! - [`start`] makes the run's folder, pins the base and writes the first event.
-//! - [`agents`] carries the agents through their attempts, as many at once as the plan says ([`scheduler`] decides).
+//! - [`schedule`] carries the agents to their ends, as many at once as the plan says ([`scheduler`] decides), and [`agents`]
+//!   each of them through its attempts.
+//! - [`control`] is how another terminal asks for something meanwhile.
 //! - [`finish`] integrates, verifies, asks the gate ([`gate`] decides) and lands.
 //! - [`Recorder`] is the only writer of the journal.
 //!
@@ -11,6 +13,7 @@
 
 mod agents;
 pub mod clean;
+pub mod control;
 pub mod coordinator;
 pub mod decide;
 mod error;
@@ -22,16 +25,18 @@ mod keep;
 mod recorder;
 pub mod reopen;
 pub mod resume;
+mod schedule;
 pub mod scheduler;
 mod seat;
 mod signals;
 mod site;
 mod stage;
 mod start;
+pub mod steer;
 pub mod stop;
 
 pub use coordinator::{Options, Report, allow_degraded, execute, open_networks};
 pub use error::Error;
-pub use recorder::{Observer, Recorder};
+pub use recorder::{Observer, Recorder, unwatched};
 pub use signals::{Ending, Signals};
 pub use site::{Site, root_for};

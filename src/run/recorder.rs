@@ -30,6 +30,11 @@ impl Observer for Quiet {
     fn event(&mut self, _event: &Event, _state: &RunState) {}
 }
 
+/// An observer that watches nothing.
+pub fn unwatched() -> Box<dyn Observer> {
+    Box::new(Quiet)
+}
+
 /// Writes the journal, and keeps the run's state, `status.json`, `git-progress/latest.json` and the card files in step.
 #[derive(Clone)]
 pub struct Recorder {
@@ -144,6 +149,9 @@ fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
         }
         EventKind::RunStarted(_)
         | EventKind::RunFinished(_)
+        | EventKind::RunPaused(_)
+        | EventKind::RunContinued(_)
+        | EventKind::RetryRequested(_)
         | EventKind::StageEnter(_)
         | EventKind::StageExit(_)
         | EventKind::AttemptStarted(_)

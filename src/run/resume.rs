@@ -7,16 +7,19 @@
 //!
 //! Each step looks at what is there first, so that nothing is done twice, and a death during `resume` is like any other.
 
-use super::agents::{Opening, run_all};
+use super::agents::Opening;
 use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, require_secrets};
 use super::error::Error;
 use super::reopen::{NeverBegun, Reopened};
+use super::schedule::run_all;
 use crate::integrate::{Settled, settle};
 use crate::model::card::{AnswerKind, Card, CardKind};
+use crate::model::event::{Asked, EventKind, Requester, Subject};
 use crate::model::gate::GateBlock;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome};
 use crate::plan::boxes;
+use crate::store::Record;
 use crate::store::lock::Patience;
 
 /// The exit codes of a run that was told to stop.
@@ -44,6 +47,13 @@ impl Reopened {
     }
 
     async fn go_on(&self, before: &RunState) -> Result<Report, Error> {
+        let orders = self.dispatcher().open();
+        if before.paused {
+            self.recorder().warn("the run was paused when its program ended; it goes on now");
+            let by = Requester { pid: Some(std::process::id()), uid: nix::unistd::geteuid().as_raw() };
+            let continued = EventKind::RunContinued(Asked { by });
+            tokio::task::block_in_place(|| self.recorder().record(Subject::run(), continued))?;
+        }
         if let Some(in_the_way) = tokio::task::block_in_place(|| self.settle_claims(before))? {
             return self.finish().refuse(in_the_way);
         }
@@ -51,7 +61,7 @@ impl Reopened {
         let state = self.state();
         let came_to_its_end = came_to_its_end(before);
         let jobs = state.started.as_ref().map_or(1, |started| started.jobs);
-        run_all(self.crew(), jobs, |task| match state.agent(&task.name) {
+        run_all(self.crew(), orders, jobs, |task| match state.agent(&task.name) {
             Some(agent) => opening(agent, task.attempts, came_to_its_end, is_approved(&state, &task.name)),
             None => Opening::New,
         })
@@ -99,6 +109,10 @@ fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, approved: b
     // That the run was cut short is no fault of the agent's, and costs it no attempt.
     let spent = outcomes.filter(|finished| finished.outcome.is_worth_another_attempt()).count();
     let left = attempts.saturating_sub(u32::try_from(spent).unwrap_or(u32::MAX));
+    // Promised to whoever asked for it, before the coordinator died.
+    if let Some(requested) = agent.retry.filter(|_| !agent.attempts.is_empty()) {
+        return if requested.from_fork { Opening::Afresh { attempts } } else { Opening::GoOn { attempts } };
+    }
     let Some(finished) = agent.last_attempt().and_then(|attempt| attempt.finished.as_ref()) else {
         return Opening::GoOn { attempts: left.max(1) };
     };
@@ -138,7 +152,7 @@ fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, approved: b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::AttemptFinished;
+    use crate::model::event::{AttemptFinished, RetryRequested};
     use crate::model::run::AttemptState;
 
     fn agent(outcomes: &[Option<AttemptOutcome>]) -> AgentState {
@@ -158,6 +172,7 @@ mod tests {
             stage: None,
             attempts: outcomes.iter().enumerate().map(attempt).collect(),
             merge: None,
+            retry: None,
         }
     }
 
@@ -198,6 +213,18 @@ mod tests {
             opening(&agent(&[Some(Failed), Some(Failed)]), 2, false, false),
             Opening::Ended { can_be_built_on: false }
         );
+    }
+
+    #[test]
+    fn one_that_was_promised_another_attempt_has_all_of_them() {
+        use AttemptOutcome::Failed;
+        for (from_fork, expected) in
+            [(false, Opening::GoOn { attempts: 2 }), (true, Opening::Afresh { attempts: 2 })]
+        {
+            let retry = Some(RetryRequested { from_fork, by: Requester { pid: None, uid: 0 } });
+            let agent = AgentState { retry, ..agent(&[Some(Failed), Some(Failed)]) };
+            assert_eq!(opening(&agent, 2, false, false), expected);
+        }
     }
 
     #[test]
