@@ -17,7 +17,15 @@ fn commit() -> CommitId {
 }
 
 fn agent(text: &str) -> AgentState {
-    AgentState { name: name(text), title: None, after: Vec::new(), stage: None, attempts: Vec::new(), merge: None, retry: None }
+    AgentState {
+        name: name(text),
+        title: None,
+        after: Vec::new(),
+        stage: None,
+        attempts: Vec::new(),
+        merge: None,
+        retry: None,
+    }
 }
 
 fn attempted(outcome: Option<AttemptOutcome>) -> AgentState {

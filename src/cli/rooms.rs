@@ -158,7 +158,8 @@ impl From<run::Error> for Error {
             }
             Run::Refused { ref run, .. } | Run::NoAnswer { ref run, .. } => {
                 let (run, made) = (run.clone(), Self::of(error.fault(), error));
-                made.hint(format!("`sandbox status {run}` shows what it does; `sandbox stop {run}` ends it")).in_run(&run)
+                made.hint(format!("`sandbox status {run}` shows what it does; `sandbox stop {run}` ends it"))
+                    .in_run(&run)
             }
             Run::NotAtWork { ref run, .. } => {
                 let (run, made) = (run.clone(), Self::of(error.fault(), error));

@@ -92,7 +92,9 @@ pub(super) fn skip(args: &SkipArgs, settings: &Settings, printer: &mut Printer) 
     let id = run.id().clone();
     let agent = select::agent(&args.agent, &select::load(&run)?)?.name.clone();
     let (was_running, changed) = match steer(&run, &Command::Skip { agent: agent.clone() }, PATIENCE)? {
-        Some(Done::AgentEnded { .. } | Done::Set { .. } | Done::Ending | Done::Queued | Done::Pong { .. }) => (true, true),
+        Some(Done::AgentEnded { .. } | Done::Set { .. } | Done::Ending | Done::Queued | Done::Pong { .. }) => {
+            (true, true)
+        }
         None => (false, skip_at_rest(site, run, &agent, args)?),
     };
     let then = if was_running { "the others go on".to_owned() } else { format!("`sandbox resume {id}` goes on") };

@@ -10,7 +10,8 @@ use super::card::{Answer, Card, CardState};
 use super::change::GitCheckpoint;
 use super::event::{
     AttemptFinished, AttemptStarted, CandidateAdvanced, Currency, Effect, Event, EventKind, GateDecided, Invocation,
-    MergePreviewed, OverlapPredicted, PreviewResult, RetryRequested, RunFinished, RunStarted, Stage, TurnFinished, VerifyFinished,
+    MergePreviewed, OverlapPredicted, PreviewResult, RetryRequested, RunFinished, RunStarted, Stage, TurnFinished,
+    VerifyFinished,
 };
 use super::ids::{AgentName, CardId, CommitId, RunId, TurnId};
 use super::outcome::AttemptOutcome;

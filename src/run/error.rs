@@ -188,7 +188,7 @@ impl Error {
             Self::Contract(_) => Fault::Plan,
             Self::NoHome | Self::Unfit { .. } | Self::Signals(_) | Self::NotStopped { .. } | Self::Control { .. } => {
                 Fault::Environment
-            },
+            }
             Self::NoTarget { .. } => Fault::Repository,
             Self::NoAgent { .. }
             | Self::NoRun

@@ -212,12 +212,10 @@ impl Reopened {
         let invocation = Some(crate::store::process::current()?);
         let enter = StageEnter { story_id, stage: Stage::Prepare, invocation };
         let prepared = async {
-            let seat = tokio::task::block_in_place(|| {
-                match from {
-                    From::Worktree => crew.old_seat(task, known),
-                    From::Candidate => crew.seat_from_candidate(task, known, &state),
-                    From::Fork => crew.seat_from_fork(task, known),
-                }
+            let seat = tokio::task::block_in_place(|| match from {
+                From::Worktree => crew.old_seat(task, known),
+                From::Candidate => crew.seat_from_candidate(task, known, &state),
+                From::Fork => crew.seat_from_fork(task, known),
             })?;
             let told = if seat.is_some() { "ready" } else { "not possible" };
             Ok((seat, told.to_owned()))

@@ -218,9 +218,7 @@ mod tests {
     #[test]
     fn one_that_was_promised_another_attempt_has_all_of_them() {
         use AttemptOutcome::Failed;
-        for (from_fork, expected) in
-            [(false, Opening::GoOn { attempts: 2 }), (true, Opening::Afresh { attempts: 2 })]
-        {
+        for (from_fork, expected) in [(false, Opening::GoOn { attempts: 2 }), (true, Opening::Afresh { attempts: 2 })] {
             let retry = Some(RetryRequested { from_fork, by: Requester { pid: None, uid: 0 } });
             let agent = AgentState { retry, ..agent(&[Some(Failed), Some(Failed)]) };
             assert_eq!(opening(&agent, 2, false, false), expected);

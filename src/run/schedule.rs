@@ -30,9 +30,12 @@ pub(super) async fn run_all(
     opening: impl Fn(&AgentTask) -> Opening,
 ) -> Result<(), Error> {
     let (forecaster, journal) = Forecaster::begin(crew);
-    let mut schedule = Schedule::new(crew, jobs, Arc::new(journal.clone()), opening);
-    schedule.go_on(orders).await;
-    let Schedule { entries, failed, .. } = schedule;
+    // It ends with the schedule: as long as a copy of the journal is left, more may come to be foretold.
+    let (entries, failed) = {
+        let mut schedule = Schedule::new(crew, jobs, Arc::new(journal.clone()), opening);
+        schedule.go_on(orders).await;
+        (std::mem::take(&mut schedule.entries), schedule.failed.take())
+    };
     forecaster.end(journal).await;
     for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
         let told = crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began");
@@ -57,8 +60,9 @@ where
     F: Future<Output = Result<bool, Error>> + Send + 'static,
 {
     let state = crew.recorder.state();
-    let can_be_built_on =
-        |name: &AgentName| state.agent(name).and_then(AgentState::outcome).is_some_and(AttemptOutcome::lets_dependents_start);
+    let can_be_built_on = |name: &AgentName| {
+        state.agent(name).and_then(AgentState::outcome).is_some_and(AttemptOutcome::lets_dependents_start)
+    };
     let ended = |task: &AgentTask| Opening::Ended { can_be_built_on: can_be_built_on(&task.name) };
     let mut schedule = Schedule::new(crew, 1, Arc::new(crew.recorder.clone()), ended);
     schedule.begin_by(agent.clone(), work);
@@ -88,7 +92,12 @@ struct Schedule<'c> {
 }
 
 impl<'c> Schedule<'c> {
-    fn new(crew: &'c Arc<Crew>, jobs: usize, journal: Arc<dyn Record>, opening: impl Fn(&AgentTask) -> Opening) -> Self {
+    fn new(
+        crew: &'c Arc<Crew>,
+        jobs: usize,
+        journal: Arc<dyn Record>,
+        opening: impl Fn(&AgentTask) -> Opening,
+    ) -> Self {
         let openings: HashMap<AgentName, Opening> =
             crew.plan.agents.iter().map(|task| (task.name.clone(), opening(task))).collect();
         let entries = crew.plan.agents.iter().map(|task| {

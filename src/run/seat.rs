@@ -71,9 +71,10 @@ impl Crew {
         state: &RunState,
     ) -> Result<Option<Seat>, Error> {
         if known.merge.as_ref().is_some_and(|merge| merge.merged_as.is_some()) {
-            let why = "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work, and with \
+            let why =
+                "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work, and with \
                        --from-fork does without it"
-                .to_owned();
+                    .to_owned();
             return Err(Error::NoRetry { agent: task.name.clone(), why });
         }
         let fork = state.candidate.as_ref().map_or_else(|| self.base.clone(), |candidate| candidate.head.to.clone());

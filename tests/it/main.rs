@@ -6,6 +6,7 @@ mod attacks;
 mod bad_input;
 mod bench;
 mod capture;
+mod control;
 mod crash;
 mod decide;
 mod degraded;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{UnixListener, UnixStream};
 use tokio::net::unix::UCred;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -122,7 +122,9 @@ mod tests {
 
     #[test]
     fn only_the_same_user_and_root_may_ask() {
-        for (asking, own, may) in [(1000, 1000, true), (0, 1000, true), (0, 0, true), (1000, 0, false), (1001, 1000, false)] {
+        for (asking, own, may) in
+            [(1000, 1000, true), (0, 1000, true), (0, 0, true), (1000, 0, false), (1001, 1000, false)]
+        {
             assert_eq!(may_ask(asking, own), may, "{asking} asks {own}");
         }
     }
