@@ -226,7 +226,7 @@ mod tests {
                 .collect();
             let jobs = 1 + (seed % 3) as usize;
             for _ in 0..20 {
-                let decision = decide(&entries, jobs, false);
+                let decision = decide(&entries, jobs, Intake::Open);
                 for (blocked, by) in &decision.block {
                     assert!(by.iter().all(|by| entries.iter().any(|entry| entry.name == *by && entry.stand == BAD)));
                     entries.iter_mut().find(|entry| entry.name == *blocked).unwrap().stand = BAD;
