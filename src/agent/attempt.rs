@@ -17,6 +17,7 @@ use sandbox::{BoxError, Command as BoxCommand, Enforcement, Sandbox, SpawnError,
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::clock::WorkClock;
 use super::denials::{Denials, Reach};
 use super::error::Error;
 use super::network::{self, Gateway};
@@ -69,6 +70,8 @@ pub struct Assignment<'a> {
     pub stop: CancellationToken,
     /// Told when not even the grace period counts any more.
     pub kill: CancellationToken,
+    /// By what its time is measured.
+    pub clock: WorkClock,
 }
 
 /// How an attempt ended, and where it leaves the worktree.
@@ -110,7 +113,7 @@ type Going<T> = Result<Result<T, Stop>, Error>;
 /// Makes the attempt.
 pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
     let begun = Instant::now();
-    let mut attempt = Attempt::new(&assignment, begun);
+    let mut attempt = Attempt::new(&assignment);
     let worked = match attempt.open_box().await {
         Ok(Err(stop)) => Ok(Some(stop)),
         Ok(Ok(Opened { boxed, mut socket, gateway })) => {
@@ -165,7 +168,7 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(of: &'a Assignment<'a>, begun: Instant) -> Self {
+    fn new(of: &'a Assignment<'a>) -> Self {
         let limits = &of.task.sandbox.limits;
         let ledger = Ledger {
             repository: &of.capturer.repository,
@@ -181,7 +184,8 @@ impl<'a> Attempt<'a> {
             enforcement: None,
             scribe: Scribe { capturer: of.capturer, workspace: of.workspace, ledger, journal: of.journal },
             bounds: Bounds {
-                deadline: begun + limits.time.unsigned_abs(),
+                deadline: of.clock.now() + limits.time.unsigned_abs(),
+                clock: of.clock.clone(),
                 idle: limits.idle.unsigned_abs(),
                 output: Allowance::new(limits.output),
                 stop: of.stop.clone(),
@@ -451,7 +455,7 @@ impl<'a> Attempt<'a> {
                         self.scribe.record(Subject::turn(agent, next), EventKind::TurnStarted(started.clone()))?;
                         log = OutputLog::open(&self.of.run.output(agent, next))?;
                     }
-                    supervisor.heard();
+                    supervisor.heard(&self.bounds);
                 }
             }
         }
@@ -535,7 +539,7 @@ impl<'a> Attempt<'a> {
             command = command.env(name, value);
         }
         match boxed.spawn(command).await {
-            Ok(child) => Ok(Ok(Supervisor::new(child, output))),
+            Ok(child) => Ok(Ok(Supervisor::new(child, output, &self.bounds))),
             Err(SpawnError::Box(error)) => Err(Error::Box(error)),
             Err(error) => Ok(Err(Stop::new(AttemptOutcome::CouldNotStart, with_causes(&error)))),
         }

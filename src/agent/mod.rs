@@ -9,6 +9,7 @@
 //! of the agent is left. What the agent does wrong is an outcome; `Err` means that we could not do our work.
 
 pub mod attempt;
+pub mod clock;
 pub mod denials;
 mod error;
 pub mod network;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::args::{RunOnly, SkipArgs};
 use super::error::{Error, ErrorKind};
 use super::exit::Exit;
+use super::going::leave;
 use super::printer::Printer;
 use super::select;
 use super::settings::Settings;
@@ -111,7 +112,7 @@ fn skip_at_rest(site: Site, run: RunDir, agent: &AgentName, args: &SkipArgs) -> 
     })?;
     let allowed = args.degraded.layers();
     let skipped = runtime.block_on(async {
-        let signals = Signals::listen()?;
+        let signals = Signals::listen(leave)?;
         Reopened::open(site, run, &allowed, unwatched(), signals).await?.skip(agent).await
     });
     Ok(skipped?)

@@ -205,6 +205,7 @@ impl Crew {
                 journal,
                 stop: reins.stop.clone(),
                 kill: self.signals.kill.clone(),
+                clock: self.signals.clock.clone(),
             };
             let end = agent::attempt::run(assignment).await?;
             let told = end.outcome.to_string();

@@ -125,7 +125,7 @@ pub(super) fn close_on_fault(recorder: &Recorder, result: Result<Report, Error>)
 pub(super) fn end_in_time(signals: &Signals, limit: Duration) -> tokio::task::JoinHandle<()> {
     let signals = signals.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(limit).await;
+        signals.clock.sleep_until(signals.clock.now() + limit).await;
         signals.end(Ending::OutOfTime);
     })
 }

@@ -56,7 +56,7 @@ impl Finish<'_> {
     /// Ends the run without landing.
     fn close(&self, decision: &GateDecided) -> Result<Report, Error> {
         let (code, complete) = match self.signals.ending() {
-            Some(ending) => (code_of(ending), false),
+            Some(ending) => (ending.exit_code(), false),
             None => (gate::exit_code(decision), decision.open),
         };
         tokio::task::block_in_place(|| close(self.recorder, code, complete, None))
@@ -132,6 +132,7 @@ impl Finish<'_> {
             journal: self.recorder,
             stop: self.signals.stop.clone(),
             kill: self.signals.kill.clone(),
+            clock: self.signals.clock.clone(),
         };
         self.stage(Stage::ParentVerify, async {
             let judged = judge(verification).await?;
@@ -268,15 +269,6 @@ fn words_of(ending: Ending) -> &'static str {
         Ending::Interrupted => "the run was interrupted",
         Ending::Terminated => "the run was stopped",
         Ending::OutOfTime => "the run's time is over",
-    }
-}
-
-/// The exit code of a run that ended early: that of the signal, as a shell would give it.
-fn code_of(ending: Ending) -> u8 {
-    match ending {
-        Ending::Interrupted => 130,
-        Ending::Terminated => 143,
-        Ending::OutOfTime => 1,
     }
 }
 
