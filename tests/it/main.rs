@@ -28,6 +28,7 @@ mod private_git;
 mod resume;
 mod retry;
 mod shapes;
+mod signals;
 mod source_rules;
 mod stop;
 mod terminal;

@@ -105,7 +105,7 @@ impl Scene {
             journal: &self.notes,
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
-        clock: WorkClock::default(),
+            clock: WorkClock::default(),
         }
     }
 
