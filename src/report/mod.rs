@@ -18,6 +18,7 @@
 
 pub mod board;
 pub mod changes;
+pub mod damage;
 pub mod doctor;
 pub mod facts;
 pub mod gate;

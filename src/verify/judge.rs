@@ -34,9 +34,10 @@ use crate::git::{Head, Place};
 use crate::model::event::{EventKind, Subject, VerifierFresh, VerifyFinished};
 use crate::model::plan::VerifySettings;
 use crate::model::receipt::{Receipt, ReceiptKey, VerificationResult};
+use crate::model::refusal::Refusal;
 use crate::model::{Verdict, VerifyStatus};
 use crate::store::lock::hold_workplace;
-use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, receipts};
+use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, failpoint, receipts};
 use crate::workspace::{self, Commission, Workspace, working_box};
 
 /// Longer than anything takes: a verifier may be silent for as long as it may run.
@@ -105,6 +106,7 @@ pub async fn judge(verification: Verification<'_>) -> Result<Judged, Error> {
         return judge.tell(receipt, true);
     }
     let receipt = judge.run_anew().await?;
+    failpoint::after("verdict", "");
     receipts::store(verification.state, &receipt)?;
     judge.tell(receipt, false)
 }
@@ -243,8 +245,12 @@ impl<'a> Judge<'a> {
         let held = tokio::task::block_in_place(|| hold_workplace(&workspace.place))?;
         let boxed = match Sandbox::start_holding(enforcement, &launcher, held).await {
             Ok(boxed) => boxed,
+            Err(error) if Refusal::behind(&error).is_some_and(Refusal::is_lack) => {
+                return Err(Error::Watch(crate::change::Error::Start(error).into()));
+            }
             Err(error) => return Ok(Trial::not_started(with_causes(&error))),
         };
+        failpoint::after("box", "verifier");
         let open = |setup| Gateway::open(&boxed, setup, self.of.run.verify_network(), self.of.number);
         let gateway = proxy.map(open).transpose().map_err(crate::agent::Error::Pipe)?.flatten();
         let mut trial = self.run_command(&boxed, enforcement, workspace, log).await;
@@ -282,6 +288,7 @@ impl<'a> Judge<'a> {
             Err(SpawnError::Box(error)) => return Err(Error::Box(error)),
             Err(error) => return Ok(Trial::not_started(with_causes(&error))),
         };
+        failpoint::after("command", "verifier");
         let mut bounds = self.bounds();
         let mut transcript = Transcript::default();
         let mut supervisor = Supervisor::new(child, output, &bounds);
