@@ -16,7 +16,7 @@ use crate::model::gate::{BlockKind, GateBlock};
 use crate::model::plan::{LandMode, Plan};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RefName, RepoPath};
-use crate::store::lock::Patience;
+use crate::store::lock::{Patience, waiting_words};
 use crate::store::{Occupant, Record};
 use crate::verify::{Verification, judge, no_parser};
 
@@ -239,7 +239,7 @@ impl Finish<'_> {
                     started_at: state.started_at.unwrap_or_default(),
                     timeout: LANDING_TIMEOUT,
                     patience: Patience::default(),
-                    notice: &|_| tracing::warn!("waiting for another `sandbox` on this repository"),
+                    notice: &|holder| self.recorder.warn(&waiting_words(holder)),
                     journal: self.recorder,
                 })
                 .map_err(Error::from)

@@ -20,7 +20,7 @@ use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome};
 use crate::plan::boxes;
 use crate::store::Record;
-use crate::store::lock::Patience;
+use crate::store::lock::{Patience, waiting_words};
 
 /// The exit codes of a run that came to a decision. Others say that it was told to stop, or that it could not go on.
 const DECIDED: [u8; 4] = [0, 1, 5, 6];
@@ -79,8 +79,7 @@ impl Reopened {
     fn settle_claims(&self, state: &RunState) -> Result<Option<Vec<GateBlock>>, Error> {
         for claim in &state.open_claims {
             let site = &self.crew().site;
-            let waiting =
-                |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
+            let waiting = |holder: Option<&crate::store::Holder>| self.recorder().warn(&waiting_words(holder));
             match settle(&site.repository, &site.state, self.recorder(), claim, Patience::default(), &waiting)? {
                 Settled::Confirmed | Settled::Released => {}
                 Settled::Stuck(blocks) => return Ok(Some(blocks)),

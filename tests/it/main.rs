@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "these are tests")]
 
 mod agent;
+mod at_once;
 mod attacks;
 mod bad_input;
 mod bench;

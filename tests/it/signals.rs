@@ -155,8 +155,8 @@ fn while_the_program_is_stopped_no_limit_on_time_runs_out() {
             "mkdir one; touch one/ready; until test -e one/stopped; do sleep 0.02; done; sleep 5; touch one/slept
                       until test -e one/go; do sleep 0.02; done; rm one/go one/stopped";
         let text = format!(
-            "[run]\nname = 'x'\ntimeout = '5s'\n[verify]\ncommand = ['true']\n[agents.one]\nowns = ['one/**']\n\
-             limits = {{ time = '5s', idle = '3s' }}\nrun = ['sh', '-c', '''{script}''']\n"
+            "[run]\nname = 'x'\ntimeout = '5s'\n[sandbox]\nlimits = {{ time = '5s', idle = '3s' }}\n\
+             [verify]\ncommand = ['true']\n[agents.one]\nowns = ['one/**']\nrun = ['sh', '-c', '''{script}''']\n"
         );
         let going = job(&world, &text);
         file(&world, "ready");
