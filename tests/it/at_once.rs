@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::Signal;
@@ -48,31 +49,17 @@ fn readers_wait_for_nobody_and_writers_name_who_is_there() {
         assert!(said.contains(&format!("process {own}")) && said.contains("for "), "{writer:?} {said}");
     }
     // A new run waits for its number, says for whom, and goes on as soon as it can.
-    let path = plan(&world, ONE);
-    let mut going = Going::start(&world, &["run", &path, "--json"]);
-    let waits =
-        || fs::read_to_string("/proc/locks").unwrap().lines().any(|line| line.contains("-> OFDLCK")).then_some(());
-    until("it waits", waits);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // It is silent for a second first.
-            until("a second", || of_repository_age(&state).then_some(()));
-            drop(of_repository);
-        });
-    });
-    going.wait_for(|event| event["type"] == "run.started");
-    let ran = going.wait().expect(0);
-    assert!(ran.stderr.contains("waiting for another `sandbox`") && ran.stderr.contains(&own), "{ran:?}");
+    let said = world.home().join("said");
+    let mut command = world.sandbox_command(&["run", &plan(&world, ONE)]);
+    let mut waiting = command.stdout(Stdio::null()).stderr(fs::File::create(&said).unwrap()).spawn().unwrap();
+    let words = format!("waiting for another `sandbox` on this repository (process {own})");
+    until("it says for whom it waits", || fs::read_to_string(&said).unwrap().contains(&words).then_some(()));
+    assert_eq!(waiting.try_wait().unwrap(), None);
+    drop(of_repository);
+    let ended = until("it goes on", || waiting.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0), "{}", fs::read_to_string(&said).unwrap());
     drop(of_run);
     world.sandbox(&["merge", "x-1"]).expect(0);
-}
-
-/// Whether the holder of the repository lock has it for three seconds.
-fn of_repository_age(state: &StateDir) -> bool {
-    match worktree_sandbox::store::lock::repository_lock_state(state).unwrap() {
-        worktree_sandbox::store::LockState::Held(Some(holder)) => holder.age(jiff::Timestamp::now()).as_secs() >= 3,
-        worktree_sandbox::store::LockState::Held(None) | worktree_sandbox::store::LockState::Free => false,
-    }
 }
 
 #[test]
