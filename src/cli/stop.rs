@@ -10,6 +10,7 @@ use super::exit::Exit;
 use super::printer::Printer;
 use super::select;
 use super::settings::Settings;
+use crate::model::run::AgentState;
 use crate::model::{AgentName, AttemptOutcome};
 use crate::report::Envelope;
 use crate::run::Site;
@@ -116,7 +117,7 @@ fn stop_agent(run: &RunDir, agent: &AgentName, printer: &mut Printer) -> Result<
     let (outcome, was_running) = match done {
         Some(Done::AgentEnded { outcome }) => (Some(outcome), true),
         Some(Done::Pong { .. } | Done::Set { .. } | Done::Ending | Done::Queued) => (None, true),
-        None => (select::load(run)?.agent(agent).and_then(|agent| agent.outcome()), false),
+        None => (select::load(run)?.agent(agent).and_then(AgentState::outcome), false),
     };
     let how = outcome.map(|outcome| format!(": {outcome}")).unwrap_or_default();
     printer.answer(&if was_running {

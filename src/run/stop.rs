@@ -55,9 +55,8 @@ pub fn stop(run: &RunDir, patience: Duration) -> Result<Stopped, Error> {
         return Ok(Stopped::NotRunning);
     }
     match ask(run, &Command::Stop, TAKES_IN)? {
-        Asked::Answered(Ok(_)) => {}
-        // It was taken in, and is done as soon as it can be: a signal beside it would be a second request.
-        Asked::NoAnswer => {}
+        // Taken in is as good as done: a signal beside it would be a second request.
+        Asked::Answered(Ok(_)) | Asked::NoAnswer => {}
         Asked::Answered(Err(_)) | Asked::NotTaken | Asked::Nobody => {
             pidfd_send_signal(&handle, Signal::TERM).map_err(failed)?;
         }
