@@ -108,7 +108,7 @@ fn nobody_ever_reads_half_of_anything() {
     let mut text = "[run]\nname = 'x'\njobs = 3\n[verify]\ncommand = ['true']\n".to_owned();
     for agent in ["a", "b", "c"] {
         let turns: Vec<String> = (1..=6).map(|turn| format!("['sh', '-c', 'echo {turn} >> {agent}']")).collect();
-        text += &format!("[agents.{agent}]\nowns = ['{agent}']\nturns = [{}]\n", turns.join(", "));
+        text.extend([format!("[agents.{agent}]\nowns = ['{agent}']\nturns = [{}]\n", turns.join(", "))]);
     }
     let mut going = Going::start(&world, &["run", &plan(&world, &text), "--json"]);
     going.wait_for(|event| event["type"] == "run.started");
@@ -152,7 +152,7 @@ fn nobody_ever_reads_half_of_anything() {
         (files.join().unwrap(), verbs.join().unwrap())
     });
     assert!(counts.0 > 10 && counts.1 > 1, "{counts:?}");
-    let followed = follower.wait().expect(0).json_lines();
+    let told = follower.wait().expect(0).json_lines();
     let journal = fs::read_to_string(run.join("journal.jsonl")).unwrap();
-    assert_eq!(followed.len(), journal.lines().count());
+    assert_eq!(told.len(), journal.lines().count());
 }

@@ -35,7 +35,9 @@ impl Agents {
             let script = format!(
                 "mkdir -p {name}; touch {name}/ready; until test -e {name}/go; do sleep 0.02; done; rm {name}/go; {then}"
             );
-            text += &format!("[agents.{name}]\nowns = ['{name}/**']\n{keys}\nrun = ['sh', '-c', '''{script}''']\n");
+            text.extend([format!(
+                "[agents.{name}]\nowns = ['{name}/**']\n{keys}\nrun = ['sh', '-c', '''{script}''']\n"
+            )]);
         }
         text
     }
@@ -138,9 +140,10 @@ fn a_run_whose_agents_have_all_ended_waits_as_well_while_it_is_paused() {
     go(&world, "one");
     going.wait_for(ended("one"));
     // Nothing is at work any more, and there is time to have it done again.
-    let queued = world.sandbox(&["retry", "one", "--json"]);
-    let queued = if queued.code == Some(0) { queued } else { world.sandbox(&["retry", "one", "--json"]) };
-    assert_eq!(queued.expect(0).json()["data"], json!({ "agent": "one", "queued": true, "fromFork": false }));
+    let queued = until("it is taken back", || {
+        Some(world.sandbox(&["retry", "one", "--json"])).filter(|ran| ran.code == Some(0))
+    });
+    assert_eq!(queued.json()["data"], json!({ "agent": "one", "queued": true, "fromFork": false }));
     world.sandbox(&["resume"]).expect(0);
     go(&world, "one");
     let events = going.wait().expect(0).json_lines();
@@ -562,8 +565,9 @@ fn whatever_comes_together_every_agent_has_one_end() {
         [("one", "", "true"), ("two", "", "exit 1"), ("three", "after = ['one']", "true"), ("four", "", "true")];
     let mut text = Agents::new(2, &[]).text();
     for (name, keys, then) in lines {
-        text +=
-            &format!("[agents.{name}]\nowns = ['{name}']\n{keys}\nrun = ['sh', '-c', 'echo x >> {name}; {then}']\n");
+        text.extend([format!(
+            "[agents.{name}]\nowns = ['{name}']\n{keys}\nrun = ['sh', '-c', 'echo x >> {name}; {then}']\n"
+        )]);
     }
     let going = Going::start(&world, &["run", &plan(&world, &text), "--json"]);
     until("the run", || world.store().join("runs/x-1/journal.jsonl").exists().then_some(()));
