@@ -25,6 +25,7 @@ fn agent(text: &str) -> AgentState {
         attempts: Vec::new(),
         merge: None,
         retry: None,
+        merging: None,
     }
 }
 

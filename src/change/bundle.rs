@@ -77,8 +77,7 @@ pub struct Turn<'a> {
 pub fn write(ledger: &Ledger<'_>, turn: &Turn<'_>) -> Result<TurnRecord, Error> {
     let tree = &turn.captured.snapshot.tree;
     let empty = tree == turn.previous;
-    let changes = ledger.repository.load_changes(turn.previous, tree, Renames::Find)?;
-    let lines = if empty { (0, 0) } else { ledger.repository.load_line_totals(turn.previous, tree)? };
+    let (changes, lines) = ledger.repository.load_summary(turn.previous, tree)?;
     let exact = ledger.repository.load_changes(turn.previous, tree, Renames::Ignore)?;
     let since_fork = ledger.repository.load_changes(&ledger.fork.tree, tree, Renames::Ignore)?;
     let by = Authorship { turn: turn.id, actor: turn.actor, owner: ledger.agent, tool: turn.tool.clone() };

@@ -146,14 +146,15 @@ fn render(data: &CleanData, settings: &Settings) -> String {
         row(format!("{} record", item.run), item.bytes, item.action, &item.reason);
     }
     let mut text = table.render(settings.look) + "\n";
-    for item in data.worktrees.iter().filter_map(|item| Some((item, item.ignored_list.as_ref()?))) {
-        let (item, list) = item;
-        text.push_str(&format!("ignored files of {} {} are listed in {}\n", item.run, item.owner, list.display()));
+    for (item, list) in data.worktrees.iter().filter_map(|item| Some((item, item.ignored_list.as_ref()?))) {
+        let list = list.display().to_string();
+        text.extend(["ignored files of ", item.run.as_str(), " ", &item.owner, " are listed in ", &list, "\n"]);
     }
     let word = if data.dry_run { "would be freed" } else { "freed" };
-    let stays = match data.records.iter().any(|record| record.action == Action::Remove) {
-        true => "of the other runs, snapshots, patches and records stay",
-        false => "snapshots, patches and records stay",
+    let stays = if data.records.iter().any(|record| record.action == Action::Remove) {
+        "of the other runs, snapshots, patches and records stay"
+    } else {
+        "snapshots, patches and records stay"
     };
     text + &format!("{} {word}; {stays}\n", size(data.removed_bytes))
 }

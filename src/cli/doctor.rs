@@ -13,11 +13,12 @@ use super::printer::Printer;
 use super::rehearsal;
 use super::settings::Settings;
 use super::sockets;
+use super::view::RunView;
 use crate::git::{self, Git, Head, Repository, Version, load_user_attributes};
 use crate::report::doctor::{Check, DoctorData, LayerCheck};
 use crate::report::{Envelope, text};
-use crate::run::root_for;
-use crate::store::{Format, StateDir, env, format};
+use crate::run::{remarks, root_for};
+use crate::store::{Format, StateDir, env, format, runs};
 use crate::workspace::{HostEnvironment, Surroundings, require_fit};
 
 /// Less free space than this is told of.
@@ -227,6 +228,24 @@ fn repository(
         });
     }
     checks.push(attributes(&repository));
+    checks.extend(tampered_runs(&repository));
+}
+
+/// Runs whose worktrees or refs the user's other tools have changed.
+fn tampered_runs(repository: &Repository) -> Vec<Check> {
+    let state = StateDir::in_common_dir(repository.common_dir());
+    let mut checks = Vec::new();
+    for run in runs::list(&state).into_iter().flat_map(|listing| listing.runs) {
+        let Ok(seen) = RunView::load(run) else { continue };
+        if seen.alive {
+            continue;
+        }
+        for found in remarks(repository, &seen.run, &seen.state).unwrap_or_default() {
+            let fix = format!("`sandbox status {}` shows how the run stands", seen.run.id());
+            checks.push(Check::warning("runs", format!("{}: {found}", seen.run.id()), fix));
+        }
+    }
+    checks
 }
 
 /// What a room says of it, with the hints that the command line adds.

@@ -17,10 +17,10 @@ use super::settings::Settings;
 use super::view::{RunView, View};
 use crate::agent::network;
 use crate::change::bundle;
-use crate::git::Renames;
+use crate::git::{self, Renames};
 use crate::model::change::TurnRecord;
 use crate::model::run::AgentState;
-use crate::model::{TreeId, TurnId};
+use crate::model::{CommitId, TreeId, TurnId};
 use crate::report::changes::{ChangeOf, FilesData, PatchData, StatData, diff_stat};
 use crate::report::inspect::{InspectData, render_turn};
 use crate::report::logs::Lines;
@@ -91,7 +91,12 @@ impl Subject<'_> {
             return Ok(());
         }
         let mut facts = self.seen.facts();
-        if let Some(span) = self.span()? {
+        self.view.warn_of(self.seen, printer);
+        let span = self.span().unwrap_or_else(|error| {
+            printer.warn(&error.to_string());
+            None
+        });
+        if let Some(span) = span {
             let counts = self.view.repository.load_line_counts(&span.old, &span.new)?;
             let measured = AgentFacts { dirty: None, stat: Some(diff_stat(&counts)) };
             facts.agents.insert(self.agent.name.clone(), measured);
@@ -106,10 +111,12 @@ impl Subject<'_> {
     /// saved of it yet.
     fn span(&self) -> Result<Option<Span>, Error> {
         if let Some(record) = &self.record {
+            self.require_snapshot(&record.snapshot, record.turn)?;
             return Ok(Some(Span { old: record.previous_tree.clone(), new: record.tree.clone() }));
         }
         let newest = self.agent.attempts.iter().rev().find_map(|attempt| Some((attempt, attempt.turns.last()?)));
         let Some((attempt, (turn, finished))) = newest else { return Ok(None) };
+        self.require_snapshot(&finished.snapshot, *turn)?;
         let record = bundle::load(&self.seen.run, &self.agent.name, *turn)?;
         let fork = match (record, &attempt.started) {
             (Some(record), _) => record.fork_point,
@@ -118,6 +125,25 @@ impl Subject<'_> {
         };
         let old = self.view.repository.load_commit(&fork)?.tree;
         Ok(Some(Span { old, new: finished.tree.clone() }))
+    }
+
+    /// An error that says what is left, where refs were deleted and git has collected what they kept.
+    fn require_snapshot(&self, snapshot: &CommitId, turn: TurnId) -> Result<(), Error> {
+        match self.view.repository.load_commit(snapshot) {
+            Ok(_) => Ok(()),
+            Err(git::Error::MissingObject { .. }) => {
+                let (agent, run) = (&self.agent.name, self.seen.run.id());
+                let message = format!(
+                    "the snapshot of turn {turn} of agent `{agent}` is gone from the repository: its ref was deleted, and git has \
+                     collected it"
+                );
+                let hint = format!(
+                    "the patch of each turn is kept: `sandbox inspect {agent} --run {run} --turn {turn} --patch`"
+                );
+                Err(Error::new(ErrorKind::Corrupt, message).hint(hint))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn stat(&self, settings: &Settings, printer: &mut Printer) -> Result<(), Error> {

@@ -17,7 +17,7 @@ use crate::model::{AgentName, CommitId, RepoPath};
 use crate::plan::{self, Finding, Findings, MAX_FILE, Preview};
 use crate::report::preview::render;
 use crate::report::{Envelope, text};
-use crate::workspace::HostEnvironment;
+use crate::workspace::{HostEnvironment, pin};
 
 /// Data of `plan check` of a plan that is accepted. Of one that is refused, `error.details` has `file` and `findings`.
 #[derive(Debug, Serialize)]
@@ -39,6 +39,7 @@ pub(super) fn check(args: &PlanFile, settings: &Settings, printer: &mut Printer)
     let (plan, mut findings) = load(&label, &text, settings)?;
     findings.extend(against_repository(&plan, settings, printer)?);
     findings.extend(against_machine(&plan)?);
+    warn_of_paths(&plan, printer);
     let counted = match findings.len() {
         0 => String::new(),
         count => format!(", {}", text::count(count as u64, "warning", "warnings")),
@@ -85,6 +86,7 @@ pub(super) fn load(label: &str, text: &str, settings: &Settings) -> Result<(Plan
 /// What would be done, and nothing else: for `run --dry-run`.
 #[expect(clippy::unnecessary_wraps, reason = "every verb has this form")]
 pub(super) fn preview(plan: &Plan, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
+    warn_of_paths(plan, printer);
     let data = Preview::new(plan);
     printer.answer(&render(&data, settings.look));
     printer.json(&Envelope::answer("run", None, data, printer.warnings()));
@@ -102,6 +104,15 @@ fn against_repository(plan: &Plan, settings: &Settings, printer: &mut Printer) -
         }
     };
     Ok(plan::check_against_tree(plan, paths)?)
+}
+
+/// Host paths for which `run` would refuse the plan here: they are not there, or an agent could make them lead elsewhere. No
+/// more than a warning, since they are this machine's and not the plan's.
+fn warn_of_paths(plan: &Plan, printer: &mut Printer) {
+    let Some(environment) = HostEnvironment::of_this_process() else { return };
+    if let Err(error) = pin(&environment, plan) {
+        printer.warn(&format!("`sandbox run` would refuse the plan on this machine: {error}"));
+    }
 }
 
 /// What this machine cannot enforce.

@@ -52,6 +52,8 @@ impl From<store::Error> for Error {
             | Store::Encode { .. }
             | Store::Locked { .. }
             | Store::BoxLives { .. }
+            | Store::TakenOver { .. }
+            | Store::NotAdmitted { .. }
             | Store::Damaged { .. }
             | Store::Newer { .. }
             | Store::NotFound { .. }

@@ -22,6 +22,7 @@ pub(super) fn status(args: &StatusArgs, settings: &Settings, printer: &mut Print
     if args.watch {
         return watch(&view, &seen.run, settings, printer);
     }
+    view.warn_of(&seen, printer);
     show(&view, &seen, settings, printer);
     Ok(Exit::Complete)
 }

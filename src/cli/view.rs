@@ -10,6 +10,7 @@ use super::settings::Settings;
 use crate::git::{Git, Head, Repository};
 use crate::model::run::RunState;
 use crate::report::{CheckoutFacts, Facts};
+use crate::run::remarks;
 use crate::store::{Format, RunDir, StateDir, format, lock};
 
 /// A repository, looked at.
@@ -47,6 +48,17 @@ impl View {
     /// The run that is meant.
     pub(super) fn run(&self, asked: Option<&str>) -> Result<RunView, Error> {
         RunView::load(select::find(&self.state, asked)?)
+    }
+
+    /// Warns of what the user's other tools did to a run. Not while somebody works on it: then much is only half done.
+    pub(super) fn warn_of(&self, seen: &RunView, printer: &mut Printer) {
+        if seen.alive {
+            return;
+        }
+        match remarks(&self.repository, &seen.run, &seen.state) {
+            Ok(told) => told.iter().for_each(|text| printer.warn(text)),
+            Err(error) => printer.warn(&format!("how the worktrees of the run stand cannot be told: {error}")),
+        }
     }
 
     /// The user's checkout as it is now; `None` where there is none, or where it cannot be told.

@@ -77,18 +77,26 @@ impl Repository {
         let mut changes = match renames {
             Renames::Ignore => match self.library_changes(old, new)? {
                 Some(changes) => changes,
-                None => parse_raw(&self.diff_tree(old, new).args(["-r", "--raw", "--no-renames"]).success()?)?,
+                None => parse_raw(&self.diff_tree(old, new).args(["-r", "--raw", "--no-renames"]).success()?)?.0,
             },
-            Renames::Find => parse_raw(
-                &self
-                    .diff_tree(old, new)
-                    .config("diff.renameLimit", "7000")
-                    .args(["-r", "--raw", "-M50%", "-l7000"])
-                    .success()?,
-            )?,
+            Renames::Find => parse_raw(&self.diff_tree(old, new).finding_renames(["-r", "--raw"]).success()?)?.0,
         };
         changes.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(changes)
+    }
+
+    /// The paths in which two trees differ, renames found, sorted by path, and the lines added and removed in all, as people
+    /// are told them: a file that only moved adds none.
+    pub fn load_summary(&self, old: &TreeId, new: &TreeId) -> Result<(Vec<TreeChange>, (u64, u64)), Error> {
+        if old == new {
+            return Ok((Vec::new(), (0, 0)));
+        }
+        let asked = self.diff_tree(old, new).finding_renames(["-r", "--raw", "--numstat", "--no-textconv"]);
+        let output = asked.success()?;
+        let (mut changes, counts) = parse_raw(&output)?;
+        changes.sort_by(|one, other| one.path.cmp(&other.path));
+        let lines = total(counts).ok_or_else(|| Error::unparsable(output.what(), "odd numbers of lines"))?;
+        Ok((changes, lines))
     }
 
     /// Lines added and removed, path by path, renames not looked for.
@@ -104,31 +112,6 @@ impl Repository {
         };
         let records = output.records();
         records.map(|bytes| record(bytes).ok_or_else(odd)).collect()
-    }
-
-    /// Lines added and removed in all, with renames found, as people are told them: a file that only moved adds none.
-    pub fn load_line_totals(&self, old: &TreeId, new: &TreeId) -> Result<(u64, u64), Error> {
-        let found = self.diff_tree(old, new).config("diff.renameLimit", "7000");
-        let output = found.args(["-r", "--numstat", "-M50%", "-l7000", "--no-textconv"]).success()?;
-        let odd = || Error::unparsable(output.what(), "a record does not begin with two numbers");
-        let (mut added, mut removed) = (0, 0);
-        let mut records = output.stdout.split(|byte| *byte == 0);
-        while let Some(record) = records.next().filter(|record| !record.is_empty()) {
-            let fields: Vec<&[u8]> = record.splitn(3, |byte| *byte == b'\t').collect();
-            let &[plus, minus, path] = fields.as_slice() else { return Err(odd()) };
-            if path.is_empty() {
-                // A rename's two paths stand behind it, in records of their own.
-                records.next();
-                records.next();
-            }
-            if plus != b"-" {
-                let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
-                let (Some(plus), Some(minus)) = (number(plus), number(minus)) else { return Err(odd()) };
-                added += plus;
-                removed += minus;
-            }
-        }
-        Ok((added, removed))
     }
 
     /// Git's one-line summary, such as `2 files changed, 3 insertions(+)`; empty if nothing differs.
@@ -175,6 +158,10 @@ impl DiffTree {
         Self { command: self.command.config(key, value), ..self }
     }
 
+    fn finding_renames<const N: usize>(self, arguments: [&str; N]) -> Self {
+        self.config("diff.renameLimit", "7000").args(arguments).args(["-M50%", "-l7000"])
+    }
+
     fn args<const N: usize>(self, arguments: [&str; N]) -> Self {
         Self { command: self.command.args(arguments), ..self }
     }
@@ -213,12 +200,32 @@ fn kind_of(old: Option<&Entry>, new: Option<&Entry>) -> Option<ChangeKind> {
     }
 }
 
-/// Reads `--raw -z`. A rename's paths come old one first.
-fn parse_raw(output: &Output) -> Result<Vec<TreeChange>, Error> {
+/// Adds up what `--numstat -z` says; none if it says something else.
+fn total<'o>(mut records: impl Iterator<Item = &'o [u8]>) -> Option<(u64, u64)> {
+    let (mut added, mut removed) = (0, 0);
+    while let Some(record) = records.next().filter(|record| !record.is_empty()) {
+        let fields: Vec<&[u8]> = record.splitn(3, |byte| *byte == b'\t').collect();
+        let &[plus, minus, path] = fields.as_slice() else { return None };
+        if path.is_empty() {
+            // A rename's two paths stand behind it, in records of their own.
+            records.next();
+            records.next();
+        }
+        if plus != b"-" {
+            let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
+            added += number(plus)?;
+            removed += number(minus)?;
+        }
+    }
+    Some((added, removed))
+}
+
+/// Reads `--raw -z`, and gives the records that follow, of which none begins with a colon. A rename's paths come old one first.
+fn parse_raw(output: &Output) -> Result<(Vec<TreeChange>, impl Iterator<Item = &[u8]>), Error> {
     let odd = |detail: &str| Error::unparsable(output.what(), detail);
-    let mut fields = output.stdout.split(|byte| *byte == 0);
+    let mut fields = output.stdout.split(|byte| *byte == 0).peekable();
     let mut changes = Vec::new();
-    while let Some(head) = fields.next().filter(|head| !head.is_empty()) {
+    while let Some(head) = fields.next_if(|head| head.starts_with(b":")) {
         let head = std::str::from_utf8(head).map_err(|_| odd("not UTF-8"))?;
         let parts: Vec<&str> = head.trim_start_matches(':').split(' ').collect();
         let &[old_mode, new_mode, old_id, new_id, status] = parts.as_slice() else {
@@ -244,5 +251,5 @@ fn parse_raw(output: &Output) -> Result<Vec<TreeChange>, Error> {
         };
         changes.push(TreeChange { kind, path, old, new });
     }
-    Ok(changes)
+    Ok((changes, fields))
 }

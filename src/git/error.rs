@@ -167,13 +167,19 @@ pub enum Error {
     },
     /// A folder of the program's own could not be made.
     #[error(transparent)]
-    Store(#[from] crate::store::Error),
+    Store(Box<crate::store::Error>),
     /// A worktree's entry was to be dropped while its folder is still there.
     #[error("the folder of worktree `{}` is still there: it must be moved away first", path.display())]
     WorktreeInPlace {
         /// Its folder.
         path: PathBuf,
     },
+}
+
+impl From<crate::store::Error> for Error {
+    fn from(error: crate::store::Error) -> Self {
+        Self::Store(Box::new(error))
+    }
 }
 
 /// What git said, as the tail of a message.

@@ -166,6 +166,19 @@ impl Repository {
         parse_commit(&output.stdout).ok_or_else(|| Error::unparsable(output.what(), "odd header"))
     }
 
+    /// Sees that every file of a commit is in the repository. In a partial clone they may still be at the remote, and nothing
+    /// is fetched.
+    pub fn require_files(&self, commit: &CommitId) -> Result<(), Error> {
+        let output = self
+            .common(Access::Read, "rev-list")
+            .args(["--objects", "--no-object-names", "--no-walk", "--missing=print", commit.as_str()])
+            .success()?;
+        match output.text()?.lines().find_map(|line| line.strip_prefix('?')) {
+            Some(object) => Err(Error::MissingObject { object: object.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
     /// Reads a blob of at most `limit` bytes.
     pub fn load_blob(&self, id: &ObjectId, limit: u64) -> Result<Blob, Error> {
         if let (Some(library), Some(oid)) = (self.reader().library(), reader::oid(id)) {

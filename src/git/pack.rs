@@ -19,6 +19,7 @@ use std::time::Duration;
 use super::command::{Access, Input, Output};
 use super::error::Error;
 use super::quarantine::Quarantine;
+use super::reader;
 use super::repository::Repository;
 use crate::model::CommitId;
 
@@ -150,13 +151,15 @@ impl Repository {
         commit: &CommitId,
         limits: &PackLimits,
     ) -> Result<Option<Refusal>, Error> {
-        let kind = quarantine.apply(self.common(Access::Read, "cat-file")).args(["-t", commit.as_str()]).run()?;
-        if !kind.status.success() {
-            return Ok(Some(Refusal::Incomplete { message: format!("commit {commit} is not in it") }));
-        }
-        if kind.line()? != "commit" {
-            let kind = kind.line()?.to_owned();
-            return Ok(Some(Refusal::NotACommit { object: commit.clone(), kind }));
+        if !self.is_commit_by_library(quarantine, commit) {
+            let kind = quarantine.apply(self.common(Access::Read, "cat-file")).args(["-t", commit.as_str()]).run()?;
+            if !kind.status.success() {
+                return Ok(Some(Refusal::Incomplete { message: format!("commit {commit} is not in it") }));
+            }
+            if kind.line()? != "commit" {
+                let kind = kind.line()?.to_owned();
+                return Ok(Some(Refusal::NotACommit { object: commit.clone(), kind }));
+            }
         }
         let walk = quarantine
             .apply(self.common(Access::Read, "rev-list"))
@@ -171,6 +174,20 @@ impl Repository {
             Err(Error::TimedOut { .. }) => Ok(Some(Refusal::TimedOut { limit: limits.time })),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether git2, where that is the engine, finds the commit to be one. False says nothing.
+    fn is_commit_by_library(&self, quarantine: &Quarantine, commit: &CommitId) -> bool {
+        let look = || {
+            let _in_use = self.reader().library()?;
+            let objects = git2::Odb::new().ok()?;
+            for place in [quarantine.objects(), &self.common_dir().join("objects")] {
+                objects.add_disk_alternate(place.to_str()?).ok()?;
+            }
+            let (_, kind) = objects.read_header(reader::oid(commit.object())?).ok()?;
+            Some(kind == git2::ObjectType::Commit)
+        };
+        look().unwrap_or(false)
     }
 
     /// Moves what was received into the repository. An empty pack is not kept.

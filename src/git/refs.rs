@@ -105,6 +105,16 @@ pub enum Swap {
 }
 
 impl Repository {
+    /// The first of these refs that exists.
+    pub(super) fn first_known<'n>(&self, names: &'n [RefName]) -> Result<Option<&'n RefName>, Error> {
+        let asked: String = names.iter().flat_map(|name| [name.as_str(), "\n"]).collect();
+        let command = self.common(Access::Read, "cat-file").arg("--batch-check=%(objectname)");
+        let output = command.input(Input::Bytes(asked.into_bytes())).success()?;
+        let mut answers = output.text()?.lines();
+        let first = names.iter().find(|_| answers.next().is_some_and(|answer| !answer.ends_with(" missing")));
+        Ok(first)
+    }
+
     /// The object that a ref names; none if there is no such ref.
     pub fn load_ref(&self, name: &RefName) -> Result<Option<ObjectId>, Error> {
         let output = self.common(Access::Read, "rev-parse").args(["-q", "--verify", name.as_str()]).run()?;

@@ -1,13 +1,16 @@
 //! Keeping what the user's checkout holds before landing touches it.
 
 use super::checkout::{Checkout, SCAN_TIMEOUT};
-use super::command::Access;
+use super::command::{Access, Input};
 use super::error::Error;
 use super::index_file::copy_index;
 use super::objects::{NewCommit, Signature};
 use super::quarantine::Quarantine;
 use super::repository::parsed;
-use crate::model::{CommitId, TreeId};
+use crate::model::{CommitId, RepoPath, TreeId};
+
+/// An untracked file over this size is not kept: git would need long for it, and a landing never touches one.
+const LARGEST: u64 = 256 << 20;
 
 /// A checkout as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,14 +59,36 @@ impl Checkout {
             self.repository().write_commit(&new)
         };
         let index = commit(&write_tree()?, std::slice::from_ref(tip))?;
-        let added = command("add").args(["-A", "--ignore-errors"]).run()?;
+        let large = self.load_large_untracked()?;
+        let excluded = large.iter().flat_map(|path| [b":(top,exclude,literal)", path.as_bytes(), b"\0"].concat());
+        let added = command("add")
+            .without_literal_paths()
+            .args(["-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"])
+            .input(Input::Bytes(b":/\0".iter().copied().chain(excluded).collect()))
+            .run()?;
         match added.code() {
             Some(0 | 1) => {}
             Some(_) | None => return Err(added.failure()),
         }
-        let left_out = added.complaint().lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        let named = large.iter().map(|path| format!("`{path}` is larger than {} MiB", LARGEST >> 20));
+        let left_out =
+            added.complaint().lines().filter(|line| !line.is_empty()).map(str::to_owned).chain(named).collect();
         let tree = write_tree()?;
         let commit = commit(&tree, &[tip.clone(), index.clone()])?;
         Ok(Rescue { commit, tree, index, left_out })
+    }
+
+    /// Untracked files that are too large to be kept.
+    fn load_large_untracked(&self) -> Result<Vec<RepoPath>, Error> {
+        let output = self
+            .command(Access::Read, "ls-files")
+            .timeout(SCAN_TIMEOUT)
+            .args(["--others", "--exclude-standard", "-z"])
+            .success()?;
+        let is_large = |path: &RepoPath| {
+            let metadata = path.under(self.top()).symlink_metadata();
+            metadata.is_ok_and(|metadata| metadata.is_file() && metadata.len() > LARGEST)
+        };
+        Ok(output.records().map(RepoPath::new).filter(is_large).collect())
     }
 }

@@ -166,8 +166,13 @@ impl Repository {
     fn require_registered(&self, addition: &Addition<'_>) -> Result<Added, Error> {
         let odd = |detail: String| Error::WorktreeOdd { path: addition.path.to_owned(), detail };
         let path = addition.path.canonicalize().map_err(Error::file("resolve", addition.path))?;
-        let asked = self.within(&path, Access::Read, "rev-parse").arg("--absolute-git-dir").success()?;
-        let admin_dir = asked.path().canonicalize().map_err(Error::file("resolve", asked.path()))?;
+        let asked =
+            self.within(&path, Access::Read, "rev-parse").args(["--absolute-git-dir", "HEAD^{commit}"]).success()?;
+        // A path may hold line ends; an id does not.
+        let lines = asked.stdout.strip_suffix(b"\n").unwrap_or(&asked.stdout);
+        let end = lines.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+        let admin_dir = PathBuf::from(OsStr::from_bytes(&lines[..end]));
+        let admin_dir = admin_dir.canonicalize().map_err(Error::file("resolve", &admin_dir))?;
         let name = path.file_name().ok_or_else(|| odd("its path has no name".to_owned()))?;
         let expected = self.common_dir().join("worktrees").join(name);
         if admin_dir != expected {
@@ -178,8 +183,7 @@ impl Repository {
             );
             return Err(odd(detail));
         }
-        let head = self.within(&path, Access::Read, "rev-parse").args(["--verify", "HEAD^{commit}"]).success()?;
-        let head: CommitId = parsed(head.what(), head.line()?)?;
+        let head: CommitId = parsed(asked.what(), &String::from_utf8_lossy(&lines[end..]).trim_start())?;
         if head != *addition.commit {
             return Err(odd(format!("it stands at {head}, not at {}", addition.commit)));
         }
@@ -214,16 +218,13 @@ impl Repository {
 
     /// Refuses a branch that exists, and one whose folder is a branch (`sandbox` beside `sandbox/x`).
     fn require_free(&self, branch: &RefName) -> Result<(), Error> {
-        if self.load_ref(branch)?.is_some() {
-            return Err(Error::BranchExists { branch: branch.clone() });
+        let above = branch.short().match_indices('/').filter_map(|(at, _)| RefName::branch(&branch.short()[..at]).ok());
+        let names: Vec<RefName> = std::iter::once(branch.clone()).chain(above).collect();
+        match self.first_known(&names)? {
+            None => Ok(()),
+            Some(found) if found == branch => Err(Error::BranchExists { branch: branch.clone() }),
+            Some(found) => Err(Error::BranchInTheWay { branch: branch.clone(), by: found.clone() }),
         }
-        for (at, _) in branch.short().match_indices('/') {
-            let Ok(above) = RefName::branch(&branch.short()[..at]) else { continue };
-            if self.load_ref(&above)?.is_some() {
-                return Err(Error::BranchInTheWay { branch: branch.clone(), by: above });
-            }
-        }
-        Ok(())
     }
 
     /// Writes the files of a new worktree. Needs no lock.

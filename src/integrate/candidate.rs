@@ -1,25 +1,31 @@
 //! The candidate: begun anew at the target's tip, then advanced by each merge.
 //!
 //! In this order: the journal says that the candidate begins anew; the branch is set there; everything is previewed; the
-//! journal gets all previews, then all new cards, then the closing of cards that no longer apply, then one step for each
-//! merge; the branch is set to the last. A crash in between leaves the branch at a commit that the journal knows, and
-//! integrating again begins anew.
+//! journal gets all previews, then all new cards, then the closing of cards that no longer apply; then the claim of whose
+//! work comes in, and one step for each merge; the branch is set to the last, read back, and confirmed. A crash in between
+//! leaves the branch at a commit that the journal knows, and integrating again begins anew.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::git::{NewCommit, RefEdit, Swap};
 use crate::model::card::{Card, CardKind};
 use crate::model::change::{CheckpointKind, GitCheckpoint};
-use crate::model::event::{CandidateAdvanced, CardClosed, EventKind, MergePreviewed, PreviewResult, Subject};
+use crate::model::currency::{Asker, Authority, Begin, Claim, Refusal, Release, State, permit};
+use crate::model::event::{
+    CandidateAdvanced, CardClosed, ClaimedWork, Effect, EffectKind, EventKind, MergePreviewed, PreviewResult, Subject,
+};
 use crate::model::{AgentName, CardId, CommitId, ObjectId, RefName, TreeId};
-use crate::store::Record;
+use crate::store::{Record, process};
 
 use super::error::Error;
 use super::facts::Facts;
+use super::following::Following;
 use super::preview::{Placed, Previewed, Previews, Question, preview};
+use super::settle::{BACKOFF, Settled, settle_locked};
 
 /// A request to make the candidate.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Integration<'a> {
     /// The run.
     pub facts: Facts<'a>,
@@ -27,8 +33,22 @@ pub struct Integration<'a> {
     pub target: Option<RefName>,
     /// The target's tip, read just now.
     pub onto: CommitId,
+    /// Who asks for it.
+    pub asked: Asker,
+    /// Whether updating the candidate is allowed. Looking is always.
+    pub authority: Authority,
+    /// Whether the run ends, so that nothing new begins. Asked right before.
+    pub ending: &'a dyn Fn() -> bool,
+    /// Waits for so long.
+    pub pause: &'a dyn Fn(Duration),
     /// Where it is told.
     pub journal: &'a dyn Record,
+}
+
+impl std::fmt::Debug for Integration<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Integration").field("target", &self.target).field("onto", &self.onto).finish_non_exhaustive()
+    }
 }
 
 /// A candidate that was made.
@@ -46,6 +66,8 @@ pub struct Integrated {
     pub opened: Vec<CardId>,
     /// Cards that no longer apply.
     pub closed: Vec<CardId>,
+    /// Why nothing was merged, where something could have been.
+    pub held_back: Option<Refusal>,
 }
 
 impl Integrated {
@@ -57,6 +79,8 @@ impl Integrated {
 
 /// Makes the candidate from the agents' present snapshots.
 pub fn integrate(integration: &Integration<'_>) -> Result<Integrated, Error> {
+    let told = Following::new(integration.journal, integration.facts.state);
+    let integration = &Integration { journal: &told, ..integration.clone() };
     let facts = &integration.facts;
     let reference = RefName::integration(facts.run.id());
     let begun = begin(integration, &reference)?;
@@ -72,16 +96,115 @@ pub fn integrate(integration: &Integration<'_>) -> Result<Integrated, Error> {
     }
     let opened = open_cards(integration, &previews)?;
     let closed = close_cards(integration, &previews)?;
-    tell_merges(integration, &reference, &previews)?;
-    swap(integration, &reference, Some(&begun), &previews.candidate)?;
-    Ok(Integrated {
-        candidate: previews.candidate,
-        tree: previews.tree,
-        onto: integration.onto.clone(),
-        agents: previews.agents,
-        opened,
-        closed,
-    })
+    let made = |candidate, tree, agents, held_back| {
+        let onto = integration.onto.clone();
+        Integrated { candidate, tree, onto, agents, opened, closed, held_back }
+    };
+    if let Err(refusal) = move_to(integration, &told, &reference, &begun, &previews)? {
+        let tree = facts.repository.load_commit(&integration.onto)?.tree;
+        return Ok(made(integration.onto.clone(), tree, previews.agents, Some(refusal)));
+    }
+    Ok(made(previews.candidate, previews.tree, previews.agents, None))
+}
+
+/// Moves the candidate's branch to what the merges gave: claims, acts, reads back. Where that proves that nothing has
+/// happened, once more after a moment.
+fn move_to(
+    integration: &Integration<'_>,
+    told: &Following<'_>,
+    reference: &RefName,
+    begun: &ObjectId,
+    previews: &Previews,
+) -> Result<Result<(), Refusal>, Error> {
+    let mut asked = integration.asked;
+    for first in [true, false] {
+        let works = match claimable(integration, told, previews, asked)? {
+            Ok(works) => works,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let claim = claim(integration, reference, &previews.candidate, works, asked)?;
+        if first {
+            tell_merges(integration, reference, previews)?;
+        }
+        let Some(claim) = claim else { return Ok(Ok(())) };
+        let swapped = swap(integration, reference, Some(begun), &previews.candidate);
+        match (settle_locked(integration.facts.repository, integration.journal, &claim)?, swapped) {
+            (Settled::Confirmed, _) => break,
+            (Settled::Released(Release::Untouched), Err(_)) if first => {
+                // Once more is the program's own doing, whoever asked for the first.
+                asked = Asker::Run;
+                (integration.pause)(BACKOFF);
+            }
+            (Settled::Released(_) | Settled::Stuck(_), Err(error)) => return Err(error),
+            (Settled::Released(_) | Settled::Stuck(_), Ok(())) => {
+                let found = integration.facts.repository.load_ref(reference)?;
+                let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
+                return Err(Error::CandidateMoved { reference: reference.clone(), found });
+            }
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Whose work comes in now that was not there before; or why none may. What was confirmed for exactly this is laid out again
+/// and is no new attempt.
+fn claimable(
+    integration: &Integration<'_>,
+    told: &Following<'_>,
+    previews: &Previews,
+    asked: Asker,
+) -> Result<Result<Vec<ClaimedWork>, Refusal>, Error> {
+    let invocation = process::current()?;
+    let mut works = Vec::new();
+    for previewed in &previews.agents {
+        let Placed::Merged { .. } = &previewed.placed else { continue };
+        let item = told.read(|state| state.agent(&previewed.agent)?.merging.clone());
+        // An agent that was previewed has one.
+        let Some(item) = item.filter(|item| item.state != State::Confirmed) else { continue };
+        let key = &previewed.observation_key;
+        let claim = Claim { key, invocation: &invocation, asked };
+        let begin = Begin { authority: integration.authority, ending: (integration.ending)(), claim };
+        match permit(&item, &begin) {
+            Ok(claimed) => works.push(ClaimedWork {
+                agent: previewed.agent.clone(),
+                observation_key: key.clone(),
+                attempt: claimed.next_attempt(),
+            }),
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+    }
+    Ok(Ok(works))
+}
+
+/// Claims, on disk, that the candidate's branch moves; nothing where it stays.
+fn claim(
+    integration: &Integration<'_>,
+    reference: &RefName,
+    candidate: &CommitId,
+    works: Vec<ClaimedWork>,
+    asked: Asker,
+) -> Result<Option<Effect>, Error> {
+    if *candidate == integration.onto {
+        return Ok(None);
+    }
+    let effect = Effect {
+        key: format!("merge {reference} {} {candidate}", integration.onto),
+        effect: EffectKind::Merge,
+        reference: reference.clone(),
+        before: integration.onto.clone(),
+        after: candidate.clone(),
+        checkout: None,
+        rescue: None,
+        note: None,
+        invocation: Some(process::current()?),
+        works,
+        observation_key: None,
+        attempt: None,
+        asked: Some(asked),
+        release: None,
+    };
+    integration.journal.record(Subject::run(), EventKind::EffectClaimed(effect.clone()))?;
+    Ok(Some(effect))
 }
 
 /// Sets the candidate to the target's tip.
@@ -160,6 +283,7 @@ fn tell_preview(integration: &Integration<'_>, previewed: &Previewed) -> Result<
         cards: previewed.placed.cards().iter().map(|card| card.id.clone()).collect(),
         blocked_by,
         observation_key: previewed.observation_key.clone(),
+        route: previewed.route.clone(),
     };
     integration.journal.record(Subject::agent(&previewed.agent), EventKind::MergePreviewed(told))?;
     Ok(())

@@ -8,7 +8,8 @@
 //! 6. Claim, on disk. Act: a compare-and-swap of the ref, or one fast-forward of the checkout. Read back, and confirm or
 //!    release.
 //!
-//! What git says of step 6 decides nothing; what is read back does.
+//! What git says of step 6 decides nothing; what is read back does. Where that proves that nothing has happened, steps 2
+//! to 6 are gone through once more, after a moment; never where it proves less.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,19 +17,22 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::git::{
-    Checkout, FastForward, Forward, NewCommit, Operation, RefEdit, Renames, Repository, Swap, TreeChange, Worktree,
-    load_operations,
+    Checkout, FastForward, Forward, NewCommit, Operation, OperationKind, RefEdit, Renames, Repository, Swap,
+    TreeChange, Worktree, load_operations,
 };
-use crate::model::event::{Effect, EffectKind, EventKind, Identity, Subject};
+use crate::model::currency::{Asker, Authority, Begin, Claim, Input, Item, Refusal, Release, Sight, permit, step};
+use crate::model::event::{Currency, Effect, EffectKind, EventKind, Identity, Subject};
 use crate::model::gate::GateBlock;
 use crate::model::run::RunState;
 use crate::model::{CommitId, ObjectId, RefName};
 use crate::store::lock::{Holder, Patience};
-use crate::store::{Record, RepositoryLock, RunDir, StateDir, Workplaces};
+use crate::store::{Record, RepositoryLock, RunDir, StateDir, Workplaces, process};
 
+use super::currency::{Observation, observation_key};
 use super::error::Error;
 use super::facts::signature;
-use super::settle::{Settled, settle_locked};
+use super::following::Following;
+use super::settle::{BACKOFF, Settled, settle_locked};
 use super::{gates, message};
 
 /// A request to land.
@@ -58,6 +62,14 @@ pub struct Landing<'a> {
     pub patience: Patience,
     /// Told who is waited for.
     pub notice: &'a dyn Fn(Option<&Holder>),
+    /// Who asks for it.
+    pub asked: Asker,
+    /// Whether moving the target is allowed.
+    pub authority: Authority,
+    /// Whether the run ends, so that nothing new begins. Asked right before.
+    pub ending: &'a dyn Fn() -> bool,
+    /// Waits for so long.
+    pub pause: &'a dyn Fn(Duration),
     /// Where it is told.
     pub journal: &'a dyn Record,
 }
@@ -95,6 +107,18 @@ pub enum Landed {
     },
     /// Something is in the way, all of it named. Nothing was changed.
     Refused(Vec<GateBlock>),
+    /// It may not be begun. Nothing was changed.
+    NotBegun(Refusal),
+}
+
+/// How one try ended.
+enum Tried {
+    /// Like this.
+    Ended(Landed),
+    /// It is proven that nothing has happened. This is why, and what it comes to where it is not tried again.
+    WithoutEffect(Result<Landed, Error>),
+    /// Another git holds a lock, and nothing was begun.
+    Busy(Vec<GateBlock>),
 }
 
 /// Lands a candidate. The caller has asked the gate.
@@ -103,33 +127,87 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
         return Ok(Landed::Refused(vec![gates::not_a_target(landing.target)]));
     }
     let lock = RepositoryLock::acquire(landing.state_dir, landing.patience, landing.notice)?;
-    let mut confirmed = landing.state.landed.clone();
-    for claim in &landing.state.open_claims {
-        match settle_locked(landing.repository, landing.journal, claim)? {
-            Settled::Confirmed => confirmed = Some(claim.after.clone()),
-            Settled::Released => {}
+    let told = Following::new(landing.journal, landing.state);
+    for claim in landing.state.open_claims.iter().filter(|claim| claim.effect == EffectKind::Land) {
+        match settle_locked(landing.repository, &told, claim)? {
+            Settled::Confirmed | Settled::Released(_) => {}
             Settled::Stuck(blocks) => return Ok(Landed::Refused(blocks)),
         }
     }
+    let (mut asked, mut waited) = (landing.asked, false);
+    loop {
+        match attempt(landing, &told, &lock, asked)? {
+            Tried::Ended(landed) => return Ok(landed),
+            Tried::Busy(blocks) if waited => return Ok(Landed::Refused(blocks)),
+            // Looking is no attempt, and most such locks are gone in a moment.
+            Tried::Busy(_) => {
+                waited = true;
+                (landing.pause)(BACKOFF);
+            }
+            Tried::WithoutEffect(landed) => {
+                // Once more is the program's own doing, whoever asked for the first.
+                asked = Asker::Run;
+                if told.read(|state| state.landing.as_ref().is_none_or(Item::is_spent)) {
+                    return landed;
+                }
+                (landing.pause)(BACKOFF);
+            }
+        }
+    }
+}
+
+/// One try: looks at everything, claims, acts, reads back.
+fn attempt(landing: &Landing<'_>, told: &Following<'_>, lock: &RepositoryLock, asked: Asker) -> Result<Tried, Error> {
+    let ended = |landed| Ok(Tried::Ended(landed));
     if landing.candidate == landing.expected_tip {
-        return Ok(Landed::Nothing);
+        return ended(Landed::Nothing);
     }
     match landing.repository.load_ref(landing.target)?.map(CommitId::from) {
         Some(found) if found == *landing.expected_tip => {}
         Some(found) if landing.repository.is_ancestor(landing.candidate, &found)? => {
-            return already(landing, confirmed.as_ref(), found);
+            return ended(already(landing, told, found)?);
         }
-        found => return Ok(Landed::Moved { found: found.map(|commit| commit.object().clone()) }),
+        found => return ended(Landed::Moved { found: found.map(|commit| commit.object().clone()) }),
     }
     if !landing.repository.is_ancestor(landing.expected_tip, landing.candidate)? {
         let (candidate, expected) = (landing.candidate.clone(), landing.expected_tip.clone());
         return Err(Error::NotBuiltOn { candidate, expected });
     }
-    match find_holder(landing)? {
-        Standing::Refused(blocks) => Ok(Landed::Refused(blocks)),
-        Standing::Nowhere => land_ref(landing),
-        Standing::In(path) => land_checkout(landing, &lock, &path),
+    if let Err(refusal) = allowed(landing, told, asked) {
+        return ended(Landed::NotBegun(refusal));
     }
+    match find_holder(landing)? {
+        Standing::Refused(blocks) => ended(Landed::Refused(blocks)),
+        Standing::Busy(blocks) => Ok(Tried::Busy(blocks)),
+        Standing::Nowhere => land_ref(landing, told, asked),
+        Standing::In(path) => land_checkout(landing, told, asked, lock, &path),
+    }
+}
+
+/// Whether a try may be begun now. Gives the how many-th it is for exactly this.
+fn allowed(landing: &Landing<'_>, told: &Following<'_>, asked: Asker) -> Result<u32, Refusal> {
+    let sight = sight(landing);
+    let known = told.read(|state| state.landing.clone()).unwrap_or_else(|| Item::new(sight.clone()));
+    let seen = step(&known, &Input::Mergeable(&sight))?;
+    // Which process it is does not decide whether one may.
+    let invocation = crate::model::event::Invocation { pid: 0, start_ticks: 0, boot_id: String::new() };
+    let claim = Claim { key: &sight.key, invocation: &invocation, asked };
+    let begin = Begin { authority: landing.authority, ending: (landing.ending)(), claim };
+    Ok(permit(&seen, &begin)?.next_attempt())
+}
+
+/// What is landed, and onto what: the tip was read under the repository's lock.
+fn sight(landing: &Landing<'_>) -> Sight {
+    let (status, route) = (Currency::Current, "land");
+    let key = observation_key(&Observation {
+        common_dir: landing.repository.common_dir(),
+        target: Some(landing.target),
+        tip: landing.expected_tip,
+        head: Some(landing.candidate),
+        status,
+        route,
+    });
+    Sight { key, head: Some(landing.candidate.clone()), status, route: route.to_owned() }
 }
 
 /// Whether a ref is a branch, and none of the program's own.
@@ -138,11 +216,11 @@ fn is_users_branch(target: &RefName) -> bool {
 }
 
 /// The target holds the candidate, whoever saw to that. The journal is told if it does not know.
-fn already(landing: &Landing<'_>, confirmed: Option<&CommitId>, found: CommitId) -> Result<Landed, Error> {
-    if confirmed != Some(landing.candidate) {
+fn already(landing: &Landing<'_>, told: &Following<'_>, found: CommitId) -> Result<Landed, Error> {
+    if told.read(|state| state.landed.as_ref() != Some(landing.candidate)) {
         let note = "the target holds it already".to_owned();
-        let effect = Effect { note: Some(note), ..effect(landing, None, None) };
-        landing.journal.record(Subject::run(), EventKind::EffectConfirmed(effect))?;
+        let effect = Effect { note: Some(note), ..effect(landing, None, None)? };
+        told.record(Subject::run(), EventKind::EffectConfirmed(effect))?;
     }
     Ok(Landed::Done { commit: found, checkout: None, already: true })
 }
@@ -152,6 +230,8 @@ enum Standing {
     Nowhere,
     In(PathBuf),
     Refused(Vec<GateBlock>),
+    /// Nothing is in the way but locks of other gits.
+    Busy(Vec<GateBlock>),
 }
 
 fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
@@ -159,12 +239,16 @@ fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
     let holds = |worktree: &&Worktree| worktree.branch.as_ref() == Some(landing.target);
     let holders: Vec<&Worktree> = worktrees.iter().filter(holds).collect();
     let mut blocks = Vec::new();
+    let mut busy = Vec::new();
     for worktree in &worktrees {
         let Some(git_dir) = &worktree.git_dir else { continue };
         let is_holder = holds(&worktree);
         let in_the_way = |it: &Operation| is_holder || it.branches.contains(landing.target);
         let found = load_operations(git_dir)?;
-        blocks.extend(found.iter().filter(|it| in_the_way(it)).map(|it| gates::operation(&worktree.path, it)));
+        for it in found.iter().filter(|it| in_the_way(it)) {
+            let told = gates::operation(&worktree.path, it);
+            if it.kind == OperationKind::IndexLocked { busy.push(told) } else { blocks.push(told) }
+        }
     }
     if holders.len() > 1 {
         let paths: Vec<&Path> = holders.iter().map(|it| it.path.as_path()).collect();
@@ -180,7 +264,11 @@ fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
         }
     }
     Ok(match holders.first() {
-        _ if !blocks.is_empty() => Standing::Refused(blocks),
+        _ if !blocks.is_empty() => {
+            blocks.extend(busy);
+            Standing::Refused(blocks)
+        }
+        _ if !busy.is_empty() => Standing::Busy(busy),
         Some(holder) => Standing::In(holder.path.clone()),
         None => Standing::Nowhere,
     })
@@ -192,8 +280,8 @@ fn is_agents(landing: &Landing<'_>, path: &Path) -> bool {
     occupant.is_some_and(|(run, _)| landing.state_dir.run(&run).root().is_dir())
 }
 
-fn effect(landing: &Landing<'_>, checkout: Option<&Path>, rescue: Option<RefName>) -> Effect {
-    Effect {
+fn effect(landing: &Landing<'_>, checkout: Option<&Path>, rescue: Option<RefName>) -> Result<Effect, Error> {
+    Ok(Effect {
         key: format!("land {} {} {}", landing.target, landing.expected_tip, landing.candidate),
         effect: EffectKind::Land,
         reference: landing.target.clone(),
@@ -202,47 +290,80 @@ fn effect(landing: &Landing<'_>, checkout: Option<&Path>, rescue: Option<RefName
         checkout: checkout.map(Path::to_owned),
         rescue,
         note: None,
-    }
+        invocation: Some(process::current()?),
+        works: Vec::new(),
+        observation_key: Some(sight(landing).key),
+        attempt: None,
+        asked: None,
+        release: None,
+    })
 }
 
-fn claim(landing: &Landing<'_>, effect: &Effect) -> Result<(), Error> {
-    landing.journal.record(Subject::run(), EventKind::EffectClaimed(effect.clone()))?;
-    Ok(())
+/// Claims, on disk, unless it may not be begun any more.
+fn claim(
+    landing: &Landing<'_>,
+    told: &Following<'_>,
+    asked: Asker,
+    effect: Effect,
+) -> Result<Result<Effect, Refusal>, Error> {
+    let attempt = match allowed(landing, told, asked) {
+        Ok(attempt) => attempt,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let effect = Effect { attempt: Some(attempt), asked: Some(asked), ..effect };
+    told.record(Subject::run(), EventKind::EffectClaimed(effect.clone()))?;
+    Ok(Ok(effect))
 }
 
 /// The target is checked out nowhere: only the ref moves.
-fn land_ref(landing: &Landing<'_>) -> Result<Landed, Error> {
-    let effect = effect(landing, None, None);
-    claim(landing, &effect)?;
+fn land_ref(landing: &Landing<'_>, told: &Following<'_>, asked: Asker) -> Result<Tried, Error> {
+    let effect = match claim(landing, told, asked, effect(landing, None, None)?)? {
+        Ok(effect) => effect,
+        Err(refusal) => return Ok(Tried::Ended(Landed::NotBegun(refusal))),
+    };
     let edit = RefEdit::Update {
         name: landing.target.clone(),
         new: landing.candidate.object().clone(),
         old: landing.expected_tip.object().clone(),
     };
     let swapped = landing.repository.swap_refs(&[edit], &format!("sandbox: land {}", landing.run.id()));
-    match (settle_locked(landing.repository, landing.journal, &effect)?, swapped) {
-        (Settled::Confirmed, _) => Ok(done(landing, None)),
-        (Settled::Released, Ok(Swap::Lost { found, .. })) => Ok(Landed::Moved { found }),
-        (Settled::Released, Ok(Swap::Done)) => {
+    Ok(match (settle_locked(landing.repository, told, &effect)?, swapped) {
+        (Settled::Confirmed, _) => Tried::Ended(done(landing, None)),
+        (Settled::Released(_), Ok(Swap::Lost { found, .. })) => Tried::Ended(Landed::Moved { found }),
+        (Settled::Released(_), Ok(Swap::Done)) => {
             // It moved on in the moment between.
-            Ok(Landed::Moved { found: landing.repository.load_ref(landing.target)? })
+            Tried::Ended(Landed::Moved { found: landing.repository.load_ref(landing.target)? })
         }
-        (Settled::Released, Err(error)) => Err(error.into()),
-        (Settled::Stuck(blocks), _) => Ok(Landed::Refused(blocks)),
-    }
+        (Settled::Released(Release::Moved), Err(_)) => {
+            Tried::Ended(Landed::Moved { found: landing.repository.load_ref(landing.target)? })
+        }
+        (Settled::Released(Release::Untouched | Release::Undone), Err(error)) => {
+            Tried::WithoutEffect(Err(error.into()))
+        }
+        (Settled::Stuck(blocks), _) => Tried::Ended(Landed::Refused(blocks)),
+    })
 }
 
 /// The target is checked out: the checkout goes with it.
-fn land_checkout(landing: &Landing<'_>, lock: &RepositoryLock, path: &Path) -> Result<Landed, Error> {
+fn land_checkout(
+    landing: &Landing<'_>,
+    told: &Following<'_>,
+    asked: Asker,
+    lock: &RepositoryLock,
+    path: &Path,
+) -> Result<Tried, Error> {
     let checkout = Checkout::open(landing.repository.git(), path)?;
     let incoming = load_incoming(landing.repository, landing.expected_tip, landing.candidate)?;
     let obstacles = checkout.load_obstacles(&incoming)?;
     if !obstacles.is_empty() {
-        return Ok(Landed::Refused(gates::obstacles(path, &obstacles)));
+        return Ok(Tried::Ended(Landed::Refused(gates::obstacles(path, &obstacles))));
     }
     let (rescue, note) = keep(landing, &checkout)?;
-    let effect = Effect { note, ..effect(landing, Some(path), Some(rescue)) };
-    claim(landing, &effect)?;
+    let effect = Effect { note, ..effect(landing, Some(path), Some(rescue))? };
+    let effect = match claim(landing, told, asked, effect)? {
+        Ok(effect) => effect,
+        Err(refusal) => return Ok(Tried::Ended(Landed::NotBegun(refusal))),
+    };
     let forward = Forward {
         target: landing.target,
         old: landing.expected_tip,
@@ -252,25 +373,27 @@ fn land_checkout(landing: &Landing<'_>, lock: &RepositoryLock, path: &Path) -> R
         held: Some(lock.share()?),
     };
     let forwarded = checkout.fast_forward(forward);
-    match (settle_locked(landing.repository, landing.journal, &effect)?, forwarded) {
-        (Settled::Confirmed, _) => Ok(done(landing, Some(path))),
-        (Settled::Stuck(blocks), _) => Ok(Landed::Refused(blocks)),
-        (Settled::Released, Ok(FastForward::Applied)) => Err(Error::Unclear {
-            reference: landing.target.clone(),
-            before: landing.expected_tip.clone(),
-            after: landing.candidate.clone(),
-            found: gates::moved_text(landing.repository.load_ref(landing.target)?.map(CommitId::from).as_ref()),
-        }),
-        (Settled::Released, Ok(FastForward::Refused { message })) => {
-            let found = landing.repository.load_ref(landing.target)?;
-            if found.as_ref() == Some(landing.expected_tip.object()) {
-                Ok(Landed::Refused(vec![gates::git_refused(path, &message)]))
-            } else {
-                Ok(Landed::Moved { found })
-            }
+    Ok(match (settle_locked(landing.repository, told, &effect)?, forwarded) {
+        (Settled::Confirmed, _) => Tried::Ended(done(landing, Some(path))),
+        (Settled::Stuck(blocks), _) => Tried::Ended(Landed::Refused(blocks)),
+        // What it says and what is there do not go together: nothing is made of it.
+        (Settled::Released(_), Ok(FastForward::Applied)) => {
+            return Err(Error::Unclear {
+                reference: landing.target.clone(),
+                before: landing.expected_tip.clone(),
+                after: landing.candidate.clone(),
+                found: gates::moved_text(landing.repository.load_ref(landing.target)?.map(CommitId::from).as_ref()),
+            });
         }
-        (Settled::Released, Err(error)) => Err(error.into()),
-    }
+        (Settled::Released(Release::Moved), Ok(FastForward::Refused { .. }) | Err(_)) => {
+            Tried::Ended(Landed::Moved { found: landing.repository.load_ref(landing.target)? })
+        }
+        (Settled::Released(Release::Untouched | Release::Undone), Ok(FastForward::Refused { message })) => {
+            Tried::WithoutEffect(Ok(Landed::Refused(vec![gates::git_refused(path, &message)])))
+        }
+        // Ended by a signal, or out of time: what that was is not known, and may be so again.
+        (Settled::Released(Release::Untouched | Release::Undone), Err(error)) => return Err(error.into()),
+    })
 }
 
 fn done(landing: &Landing<'_>, checkout: Option<&Path>) -> Landed {

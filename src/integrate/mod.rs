@@ -13,6 +13,8 @@
 //! - **Same plan, same base, same snapshots: same candidate commit and same cards**, whatever order agents ended in.
 //! - **Previews and cards come first**: all of them are in the journal before the first merge is.
 //! - **What cannot be told is never clean.**
+//! - **A branch is moved once for each observation**, claimed before and read back after, by leave of
+//!   [`crate::model::currency`]; once more only where it is proven that nothing has happened.
 //! - No file, index or setting of the user's is touched but by [`land()`], and there only after looking, claiming, and with
 //!   a compare-and-swap.
 //!
@@ -25,6 +27,7 @@ mod contribution;
 mod currency;
 mod error;
 mod facts;
+mod following;
 mod forecast;
 mod fork;
 mod gates;
@@ -33,6 +36,7 @@ mod message;
 mod order;
 mod preview;
 mod settle;
+mod target;
 
 #[cfg(test)]
 mod tests;
@@ -48,3 +52,4 @@ pub use land::{Landed, Landing, land};
 pub use order::merge_order;
 pub use preview::{Placed, Previewed};
 pub use settle::{Settled, settle};
+pub use target::see_target;

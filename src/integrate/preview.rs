@@ -4,7 +4,7 @@
 //! For each agent, the first of these that applies decides:
 //! 1. It offers nothing, or its records are in doubt.
 //! 2. Its work is in the target already.
-//! 3. Its fork point is made of something that is neither in the target nor a merge of this run: the target was rewritten.
+//! 3. Its branch was moved by something else; or its fork point is made of something that is neither in the target nor a merge of this run: the target was rewritten.
 //! 4. Something it builds on, by the plan or by its fork point, is not merged: it is blocked.
 //! 5. What it builds on has changed since its worktree was made: it is stale.
 //! 6. It changed paths outside its contract, or made something that must not be merged unseen: it is held, unless a person
@@ -109,6 +109,8 @@ pub struct Previewed {
     pub onto: CommitId,
     /// How it stands to that.
     pub currency: Currency,
+    /// Whose work it builds on: `independent`, or the names.
+    pub route: String,
     /// Equal for two previews of the same thing.
     pub observation_key: String,
     /// What becomes of it.
@@ -300,13 +302,14 @@ impl Walk<'_, '_> {
             Some(_) | None => None,
         };
         let currency = currency(contains_tip, merges);
+        let route = self.route(at);
         let observation_key = observation_key(&Observation {
             common_dir: facts.repository.common_dir(),
             target: self.question.target,
             tip: &onto,
             head: made.map(|made| &made.commit),
             status: currency,
-            route: &self.route(at),
+            route: &route,
         });
         let snapshot = match work {
             Work::Made(made) => Some(made.snapshot.clone()),
@@ -315,7 +318,7 @@ impl Walk<'_, '_> {
         };
         let contribution = made.cloned();
         let agent = task.name.clone();
-        Ok(Previewed { agent, contribution, snapshot, onto, currency, observation_key, placed })
+        Ok(Previewed { agent, contribution, snapshot, onto, currency, route, observation_key, placed })
     }
 
     /// Whether the tip is in the history of an agent's work. A tip that was made here can only be there as one of the merges
@@ -352,6 +355,9 @@ impl Walk<'_, '_> {
         if origin.landed {
             return Ok((Placed::Contained, Some(true)));
         }
+        if let Some(cause) = self.taken(&made)? {
+            return Ok((self.error(&made, &cause), None));
+        }
         if let Some(foreign) = &origin.makings.foreign {
             let cause = format!(
                 "its fork point is made of {}, which is not in the target's history: what was taken out of it would come back",
@@ -372,7 +378,9 @@ impl Walk<'_, '_> {
             Undecided::SetAside(card) => return Ok((Placed::SetAside(card), None)),
             Undecided::Cards(cards) => cards,
         };
-        let preview = self.merger.preview(&self.candidate, &made.commit);
+        // What could not be told is asked once more, before it is told to a person.
+        let ask = || self.merger.preview(&self.candidate, &made.commit);
+        let preview = ask().or_else(|_| ask());
         let merges = match &preview {
             Ok(git::Preview::Clean { .. }) => Some(true),
             Ok(git::Preview::Conflict(_)) => Some(false),
@@ -393,6 +401,22 @@ impl Walk<'_, '_> {
             Err(error) => self.error(&made, &error.to_string()),
         };
         Ok((placed, merges))
+    }
+
+    /// Why an agent's work is somebody else's now, where it is: a person who put something on its branch may well expect that
+    /// to be merged, and what is merged is the agent's last snapshot.
+    fn taken(&self, made: &Contribution) -> Result<Option<String>, Error> {
+        let facts = &self.question.facts;
+        let branch = RefName::agent_branch(facts.run.id(), &made.agent);
+        let found = facts.repository.load_ref(&branch)?.filter(|at| at != made.snapshot.object());
+        Ok(found.map(|at| {
+            let (name, snapshot) = (branch.short(), made.snapshot.short());
+            format!(
+                "something else moved its branch `{name}` from {snapshot} to {at}: if that is not to be lost keep it by another \
+                 name, then `git branch -f {name} {snapshot}`, or `sandbox retry {}`",
+                made.agent
+            )
+        }))
     }
 
     /// Agents that keep this one from being merged: of all it builds on, those that are not merged for a reason of their

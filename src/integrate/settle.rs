@@ -1,19 +1,25 @@
-//! What became of a landing that was claimed: told from the repository, never from what a process said of itself.
+//! What became of an effect that was claimed: told from the repository, never from what a process said of itself.
 //!
 //! Git writes files, then the index, then the ref. So a ref at its goal says that all is done, and a ref where it was
 //! says that files may be half done: then they are put back, path by path, and only where what stands there is exactly
 //! the new content. Anything else is the user's, and is named.
 
+use std::time::Duration;
+
 use crate::git::{Before, Checkout, Operation, OperationKind, Repository, Standing, load_operations};
 use crate::model::CommitId;
+use crate::model::currency::Release;
 use crate::model::event::{Effect, EventKind, Subject};
 use crate::model::gate::GateBlock;
 use crate::store::lock::{Holder, Patience};
-use crate::store::{Record, RepositoryLock, StateDir};
+use crate::store::{Record, RepositoryLock, StateDir, process};
 
 use super::error::Error;
 use super::gates;
 use super::land::load_incoming;
+
+/// How long to wait before what had no effect is tried once more: long enough for another git to end that held a lock.
+pub(super) const BACKOFF: Duration = Duration::from_millis(300);
 
 /// What became of a claim. In the journal already, but for [`Settled::Stuck`], which leaves the claim open.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +28,7 @@ pub enum Settled {
     /// It happened.
     Confirmed,
     /// It did not, and nothing is left of it.
-    Released,
+    Released(Release),
     /// It cannot be told from the user's own work. Nothing was changed.
     Stuck(Vec<GateBlock>),
 }
@@ -98,6 +104,8 @@ fn amends(stand: Stand) -> Amends {
 
 pub(super) fn settle_locked(repository: &Repository, journal: &dyn Record, claim: &Effect) -> Result<Settled, Error> {
     let tip = repository.load_ref(&claim.reference)?.map(CommitId::from);
+    // Who settles it is not always who claimed it.
+    let claim = &Effect { invocation: Some(process::current()?), ..claim.clone() };
     let site = match &claim.checkout {
         Some(path) if path.is_dir() => Some(Checkout::open(repository.git(), path)?),
         Some(_) | None => None,
@@ -108,27 +116,33 @@ pub(super) fn settle_locked(repository: &Repository, journal: &dyn Record, claim
         Some(tip) if repository.is_ancestor(&claim.after, tip)? => Stand::Beyond,
         Some(_) | None => Stand::Elsewhere,
     };
-    let release = |note: String| {
-        let effect = Effect { note: Some(note), ..claim.clone() };
-        journal.record(Subject::run(), EventKind::EffectReleased(effect)).map(|_| Settled::Released)
+    let release = |how: Release, note: String| {
+        let effect = Effect { note: Some(note), release: Some(how), ..claim.clone() };
+        journal.record(Subject::run(), EventKind::EffectReleased(effect)).map(|_| Settled::Released(how))
     };
+    let nothing = || "nothing was changed".to_owned();
     match amends(stand) {
         Amends::Confirm => {
             let note = match (&tip, stand) {
-                (Some(tip), Stand::Beyond) => Some(format!("the target has moved on to {tip}")),
+                (Some(tip), Stand::Beyond) => Some(format!("the branch has moved on to {tip}")),
                 _ => odd_origin(claim, site.as_ref())?,
             };
             let effect = Effect { note: note.or_else(|| claim.note.clone()), ..claim.clone() };
             journal.record(Subject::run(), EventKind::EffectConfirmed(effect))?;
             Ok(Settled::Confirmed)
         }
-        Amends::Release => Ok(release(match stand {
-            Stand::Elsewhere => format!("the target was moved: {}", gates::moved_text(tip.as_ref())),
-            Stand::AtGoal | Stand::Beyond | Stand::AtStart(_) => "nothing was changed".to_owned(),
-        })?),
-        Amends::PutBack => match put_back(repository, claim, site.as_ref())? {
-            Some(blocks) => Ok(Settled::Stuck(blocks)),
-            None => Ok(release("nothing was changed".to_owned())?),
+        Amends::Release => Ok(match stand {
+            Stand::Elsewhere => {
+                release(Release::Moved, format!("the branch was moved: {}", gates::moved_text(tip.as_ref())))?
+            }
+            Stand::AtGoal | Stand::Beyond | Stand::AtStart(_) => release(Release::Untouched, nothing())?,
+        }),
+        Amends::PutBack => match (put_back(repository, claim, site.as_ref())?, stand) {
+            (Some(blocks), _) => Ok(Settled::Stuck(blocks)),
+            (None, Stand::AtStart(Files::Half)) => {
+                Ok(release(Release::Undone, "half of it was done, and was taken back".to_owned())?)
+            }
+            (None, _) => Ok(release(Release::Untouched, nothing())?),
         },
         Amends::Stuck => Ok(Settled::Stuck(in_the_way(claim, site.as_ref())?)),
     }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::card::{Answer, Card};
 use super::change::{GitChangeSet, GitCheckpoint, GitProgressState};
+use super::currency::{Asker, Release};
 use super::gate::GateBlock;
 use super::ids::{AgentName, CardId, CommitId, RefName, RunId, TreeId, TurnId};
 use super::outcome::{AttemptOutcome, LimitMet, ProcessEnd, Verdict, VerifyStatus};
@@ -145,6 +146,8 @@ event_kinds! {
     EffectConfirmed(Effect) = "effect.confirmed",
     /// The effect was seen not to have happened.
     EffectReleased(Effect) = "effect.released",
+    /// The target was seen elsewhere than before.
+    TargetMoved(TargetMoved) = "target.moved",
     /// A decision waits for a person.
     CardOpened(Box<Card>) = "card.opened",
     /// A decision waits no longer.
@@ -533,14 +536,75 @@ pub struct Effect {
     /// More about it, in a line.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub note: Option<String>,
+    /// The process that writes this.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub invocation: Option<Invocation>,
+    /// Whose work it puts on the candidate. Work that the candidate held before, made of the same, is not named.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub works: Vec<ClaimedWork>,
+    /// What was observed right before: of the target, where it is the target that moves.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub observation_key: Option<String>,
+    /// The how many-th attempt it is for exactly this observation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub attempt: Option<u32>,
+    /// Who asked for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub asked: Option<Asker>,
+    /// How it came to nothing, where it did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub release: Option<Release>,
+}
+
+/// An agent's work that is put on the candidate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimedWork {
+    /// The agent.
+    pub agent: AgentName,
+    /// What was observed of it.
+    pub observation_key: String,
+    /// The how many-th attempt it is for exactly this observation.
+    pub attempt: u32,
 }
 
 /// The kinds of effects that are claimed before they are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectKind {
+    /// Moving the candidate's branch to what the merges gave.
+    Merge,
     /// Moving the target.
     Land,
+}
+
+/// Data of `target.moved`: something else than this run moved the target, and it was seen now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetMoved {
+    /// The branch.
+    pub target: RefName,
+    /// Where it was when it was last looked at.
+    pub from: Option<CommitId>,
+    /// Where it is; none where it is gone.
+    pub to: Option<CommitId>,
+    /// How the two are to each other.
+    pub how: Movement,
+}
+
+/// How a branch moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Movement {
+    /// By commits on top of what it was.
+    Advanced,
+    /// Back to a commit of its own history.
+    Rewound,
+    /// To a commit that has not what it was in its history, and is not in it.
+    Rewritten,
+    /// It was deleted.
+    Deleted,
+    /// It is there again.
+    Restored,
 }
 
 /// Data of `card.closed`.
@@ -618,6 +682,9 @@ pub struct MergePreviewed {
     pub blocked_by: Vec<AgentName>,
     /// Equal for two previews of the same thing (a hash over repository, target, tip, head, status and route).
     pub observation_key: String,
+    /// Whose work it builds on: `independent`, or the names.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub route: String,
 }
 
 /// Data of `candidate.advanced`.

@@ -7,6 +7,7 @@
 
 pub mod card;
 pub mod change;
+pub mod currency;
 pub mod event;
 pub mod fault;
 pub mod gate;

@@ -8,14 +8,17 @@ use serde::Serialize;
 
 use super::card::{Answer, Card, CardState};
 use super::change::GitCheckpoint;
+use super::currency::{Item, State};
 use super::event::{
-    AttemptFinished, AttemptStarted, CandidateAdvanced, Currency, Effect, Event, EventKind, GateDecided, Invocation,
-    MergePreviewed, OverlapPredicted, PreviewResult, RetryRequested, RunFinished, RunStarted, Stage, TurnFinished,
-    VerifyFinished,
+    AttemptFinished, AttemptStarted, CandidateAdvanced, Currency, Effect, EffectKind, Event, EventKind, GateDecided,
+    Invocation, MergePreviewed, OverlapPredicted, PreviewResult, RetryRequested, RunFinished, RunStarted, Stage,
+    TargetMoved, TurnFinished, VerifyFinished,
 };
 use super::ids::{AgentName, CardId, CommitId, RunId, TurnId};
 use super::outcome::AttemptOutcome;
 use super::path::RepoPath;
+
+mod mutations;
 
 /// Everything the journal tells of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,6 +54,12 @@ pub struct RunState {
     pub open_claims: Vec<Effect>,
     /// The commit the target was set to.
     pub landed: Option<CommitId>,
+    /// How putting the candidate on the target stands, once that was begun.
+    pub landing: Option<Item>,
+    /// Where the target was when it was last looked at.
+    pub target_tip: Option<CommitId>,
+    /// How something else moved the target, as far as it was seen; oldest first.
+    pub target_moves: Vec<TargetMoved>,
     /// What can be returned to.
     pub checkpoints: Vec<GitCheckpoint>,
     /// The newest event.
@@ -77,6 +86,8 @@ pub struct AgentState {
     pub merge: Option<MergeState>,
     /// That it is to be tried again, and how, until that attempt is told of.
     pub retry: Option<RetryRequested>,
+    /// How putting it on the candidate stands, once it was previewed.
+    pub merging: Option<Item>,
 }
 
 /// What the journal tells of an attempt.
@@ -176,6 +187,9 @@ impl RunState {
             gate: None,
             open_claims: Vec::new(),
             landed: None,
+            landing: None,
+            target_tip: None,
+            target_moves: Vec::new(),
             checkpoints: Vec::new(),
             last_seq: 0,
             last_activity_at: None,
@@ -211,6 +225,7 @@ impl RunState {
     pub fn apply(&mut self, event: &Event) {
         self.last_seq = event.seq;
         self.last_activity_at = Some(event.timestamp);
+        self.follow_mutations(&event.subject, &event.kind);
         match &event.kind {
             EventKind::RunStarted(started) => self.start(started, event.timestamp),
             EventKind::RunFinished(finished) => {
@@ -273,9 +288,19 @@ impl RunState {
             EventKind::EffectClaimed(effect) => self.open_claims.push(effect.clone()),
             EventKind::EffectConfirmed(effect) => {
                 self.open_claims.retain(|open| open.key != effect.key);
-                self.landed = Some(effect.after.clone());
+                match effect.effect {
+                    EffectKind::Land => {
+                        self.landed = Some(effect.after.clone());
+                        self.target_tip = Some(effect.after.clone());
+                    }
+                    EffectKind::Merge => {}
+                }
             }
             EventKind::EffectReleased(effect) => self.open_claims.retain(|open| open.key != effect.key),
+            EventKind::TargetMoved(moved) => {
+                self.target_tip.clone_from(&moved.to);
+                self.target_moves.push(moved.clone());
+            }
             EventKind::CardOpened(card) => {
                 self.cards.retain(|known| known.id != card.id);
                 self.cards.push((**card).clone());
@@ -305,6 +330,7 @@ impl RunState {
     fn start(&mut self, started: &RunStarted, at: Timestamp) {
         self.started = Some(started.clone());
         self.started_at = Some(at);
+        self.target_tip = started.target.is_some().then(|| started.base.clone());
         self.invocation = Some(started.invocation.clone());
         self.agents = started
             .agents
@@ -317,6 +343,7 @@ impl RunState {
                 attempts: Vec::new(),
                 merge: None,
                 retry: None,
+                merging: None,
             })
             .collect();
     }
@@ -447,7 +474,7 @@ impl RunState {
         let merge = agent.merge.as_ref()?;
         let is_of_now = agent.last_attempt()?.finished.as_ref()?.snapshot.as_ref() == Some(&merge.snapshot);
         let is_told = match merge.result {
-            PreviewResult::Clean => merge.merged_as.is_some(),
+            PreviewResult::Clean => agent.merging.as_ref().is_some_and(|item| item.state == State::Confirmed),
             PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error => {
                 self.open_cards().any(|card| merge.cards.contains(&card.id))
             }

@@ -7,8 +7,8 @@ use super::status::{stage_name, verdict_words};
 use super::text;
 use crate::model::RefName;
 use crate::model::event::{
-    AttemptFinished, CandidateAdvanced, Event, EventKind, MergePreviewed, PreviewResult, RunFinished, RunStarted,
-    Stage, StageEnter, Subject, TurnFinished, VerifyFinished,
+    AttemptFinished, CandidateAdvanced, EffectKind, Event, EventKind, MergePreviewed, PreviewResult, RunFinished,
+    RunStarted, Stage, StageEnter, Subject, TurnFinished, VerifyFinished,
 };
 
 /// How much to tell.
@@ -96,9 +96,17 @@ impl Human {
                 verbose(format!("moving {} to {}", effect.reference.short(), effect.after.short()))
             }
             EventKind::EffectConfirmed(effect) => {
-                normal(format!("landed: {} is now {}", effect.reference.short(), effect.after.short()))
+                let moved = format!("{} is now {}", effect.reference.short(), effect.after.short());
+                match effect.effect {
+                    EffectKind::Merge => verbose(moved),
+                    EffectKind::Land => normal(format!("landed: {moved}")),
+                }
             }
-            EventKind::EffectReleased(effect) => loud(format!("{} was not moved", effect.reference.short())),
+            EventKind::EffectReleased(effect) => {
+                let note = effect.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
+                loud(format!("{} was not moved{note}", effect.reference.short()))
+            }
+            EventKind::TargetMoved(moved) => loud(super::moves::words(moved)),
             EventKind::CardOpened(card) => loud(format!("card {} ({}): {}", card.id, card.kind, card.summary)),
             EventKind::CardClosed(closed) => normal(format!("card {} closed: {}", closed.card, closed.resolution)),
             EventKind::MergePreviewed(previewed) => Some(previewed_words(previewed)),
@@ -248,7 +256,7 @@ mod tests {
     #[test]
     fn normal() {
         insta::assert_snapshot!(told(&samples::blocked_events(), Detail::Normal), @r"
-           0ms  run     login-3: 4 agents, 4 at once, from bbbbbbbbbb for main
+            0s  run     login-3: 4 agents, 4 at once, from bbbbbbbbbb for main
           2.0s  parser  attempt 1 starts, from bbbbbbbbbb
           2.0s  ui      attempt 1 starts, from bbbbbbbbbb
           2.0s  docs    attempt 1 starts, from bbbbbbbbbb
@@ -273,7 +281,7 @@ mod tests {
         1m 46s  run     finished, not complete (exit code 6); main was not touched
         ");
         insta::assert_snapshot!(told(&samples::landed_events(), Detail::Normal), @r"
-           0ms  run     login-3: 2 agents, 4 at once, from bbbbbbbbbb for main
+            0s  run     login-3: 2 agents, 4 at once, from bbbbbbbbbb for main
           2.0s  parser  attempt 1 starts, from bbbbbbbbbb
           2.0s  notes   attempt 1 starts, from bbbbbbbbbb
            14s  parser  turn 1.1 saved: 3 paths changed
@@ -305,12 +313,12 @@ mod tests {
     #[test]
     fn verbose() {
         insta::assert_snapshot!(told(&samples::landed_events(), Detail::Verbose), @r"
-           0ms  run     login-3: 2 agents, 4 at once, from bbbbbbbbbb for main
-           0ms  parser  prepare begins
+            0s  run     login-3: 2 agents, 4 at once, from bbbbbbbbbb for main
+            0s  parser  prepare begins
           1.0s  parser  prepare ended: ok in 1.5s
           1.0s  parser  execute begins
           2.0s  parser  attempt 1 starts, from bbbbbbbbbb
-           0ms  notes   prepare begins
+            0s  notes   prepare begins
           1.0s  notes   prepare ended: ok in 1.5s
           1.0s  notes   execute begins
           2.0s  notes   attempt 1 starts, from bbbbbbbbbb

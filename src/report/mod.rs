@@ -28,6 +28,7 @@ pub mod json;
 pub mod live;
 pub mod logs;
 pub mod look;
+mod moves;
 pub mod network;
 pub mod preview;
 pub mod runs;

@@ -201,6 +201,7 @@ impl Journal {
             cards: if result == PreviewResult::Conflict { vec![conflict_card().id] } else { Vec::new() },
             blocked_by: if result == PreviewResult::Blocked { vec![name("ui")] } else { Vec::new() },
             observation_key: "key".to_owned(),
+            route: "independent".to_owned(),
         };
         self.push(second, Subject::agent(&name(agent)), EventKind::MergePreviewed(previewed));
         if clean {
@@ -382,6 +383,12 @@ pub(crate) fn landed_events() -> Vec<Event> {
         checkout: Some("/home/me/app".into()),
         rescue: None,
         note: None,
+        invocation: None,
+        works: Vec::new(),
+        observation_key: None,
+        attempt: None,
+        asked: None,
+        release: None,
     };
     journal.push(92, Subject::run(), EventKind::EffectClaimed(effect.clone()));
     journal.push(92, Subject::run(), EventKind::EffectConfirmed(effect));

@@ -10,10 +10,12 @@ use serde::{Serialize, Serializer};
 use super::board::CardRow;
 use super::facts::{CheckoutFacts, Facts};
 use super::look::{Look, Tone};
+use super::moves;
 use super::table::{Cell, Table};
 use super::text;
 use crate::model::change::DiffStat;
-use crate::model::event::{Currency, PreviewResult, Stage};
+use crate::model::currency::State as Standing;
+use crate::model::event::{Currency, PreviewResult, Stage, TargetMoved};
 use crate::model::gate::GateBlock;
 use crate::model::run::{AgentState, AttemptState, Overlap, RunState};
 use crate::model::{
@@ -249,6 +251,8 @@ pub struct MergeView {
     pub blocked_by: Vec<AgentName>,
     /// The merge commit, once it is part of the candidate.
     pub merged_as: Option<CommitId>,
+    /// How putting it on the candidate stands: `observed`, `claimed`, `reconciling`, `confirmed`, `parked`, `inspecting`.
+    pub standing: Option<Standing>,
 }
 
 impl MergeView {
@@ -361,6 +365,7 @@ impl AgentRow {
                 cards: merge.cards.clone(),
                 blocked_by: merge.blocked_by.clone(),
                 merged_as: merge.merged_as.clone(),
+                standing: agent.merging.as_ref().map(|item| item.state),
             }),
         }
     }
@@ -509,6 +514,8 @@ pub struct StatusData {
     pub blocks: Option<Vec<GateBlock>>,
     /// The commit the target was set to.
     pub landed: Option<CommitId>,
+    /// How something else moved the target, as far as the run saw it; oldest first.
+    pub target_moves: Vec<TargetMoved>,
     /// Layers of isolation that some box of it did without, as was allowed.
     pub degraded: BTreeSet<Layer>,
     /// Whether a process that a command left may have got away, for nothing ended all of them at once.
@@ -559,6 +566,7 @@ impl StatusData {
             verifier: VerifierView::of(state),
             blocks: state.gate.as_ref().map(|gate| gate.blocks.clone()),
             landed: state.landed.clone(),
+            target_moves: state.target_moves.clone(),
             degraded: state.degraded(),
             leaky_possible: state.is_leaky_possible(),
         }
@@ -581,6 +589,7 @@ impl StatusData {
             out.push_str(&Tone::Warn.paint(&format!("! {}: outside its contract: {paths}", row.agent), look));
             out.push('\n');
         }
+        out.push_str(&moves::lines(&self.target_moves, look));
         for overlap in &self.overlaps {
             let [one, other] = &overlap.agents;
             let paths = text::list(&overlap.paths, 3);

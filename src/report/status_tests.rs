@@ -204,6 +204,7 @@ fn json() {
       "verifier": null,
       "blocks": null,
       "landed": null,
+      "targetMoves": [],
       "degraded": [],
       "leakyPossible": false
     }

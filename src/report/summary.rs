@@ -10,9 +10,11 @@ use super::board::CardRow;
 use super::facts::Facts;
 use super::gate;
 use super::look::{Look, Tone};
+use super::moves;
 use super::status::{AgentCondition, AgentRow, CandidateView, RunCondition, VerifierView, degraded_line};
 use super::table::{Cell, Table};
 use super::text;
+use crate::model::event::TargetMoved;
 use crate::model::gate::GateBlock;
 use crate::model::run::RunState;
 use crate::model::{AttemptOutcome, CommitId, RefName, RunId};
@@ -36,6 +38,8 @@ pub struct SummaryData {
     pub target: Option<RefName>,
     /// The commit the target was set to.
     pub landed: Option<CommitId>,
+    /// How something else moved the target, as far as the run saw it; oldest first.
+    pub target_moves: Vec<TargetMoved>,
     /// The candidate.
     pub candidate: Option<CandidateView>,
     /// The newest verification; `null` where none has run.
@@ -74,6 +78,7 @@ impl SummaryData {
             exit_code: state.finished.as_ref().map(|finished| finished.exit_code),
             target: state.started.as_ref().and_then(|started| started.target.clone()),
             landed: state.landed.clone(),
+            target_moves: state.target_moves.clone(),
             candidate: CandidateView::of(state),
             verifier: VerifierView::of(state),
             cards: state.open_cards().map(CardRow::of).collect(),
@@ -98,6 +103,7 @@ impl SummaryData {
         if let Some(line) = degraded_line(&self.degraded, self.leaky_possible, look) {
             out.extend([&line, "\n"]);
         }
+        out.push_str(&moves::lines(&self.target_moves, look));
         out.push_str(&self.verdict(look));
         out.push('\n');
         out.push_str(&gate::render_blocks(&self.blocks, look));
@@ -320,7 +326,7 @@ mod tests {
         let data = SummaryData::of(&samples::complete(), &samples::facts(200, false));
         let value = serde_json::to_value(&data).unwrap();
         let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
-        insta::assert_snapshot!(format!("{keys:?}"), @r#"["agents", "blocks", "candidate", "cards", "complete", "degraded", "exitCode", "landed", "leakyPossible", "nextSteps", "run", "state", "target", "verifier"]"#);
+        insta::assert_snapshot!(format!("{keys:?}"), @r#"["agents", "blocks", "candidate", "cards", "complete", "degraded", "exitCode", "landed", "leakyPossible", "nextSteps", "run", "state", "target", "targetMoves", "verifier"]"#);
         insta::assert_snapshot!(value["nextSteps"], @r#"[{"command":"git diff main...sandbox/login-3/integration","title":"read the result"},{"command":"sandbox land login-3","title":"put it on the target"}]"#);
     }
 }

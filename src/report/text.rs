@@ -102,7 +102,9 @@ pub fn duration(duration: SignedDuration) -> String {
     let millis = duration.as_millis().max(0);
     let seconds = millis / 1000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    if seconds < 1 {
+    if millis == 0 {
+        "0s".to_owned()
+    } else if seconds < 1 {
         format!("{millis}ms")
     } else if seconds < 10 {
         format!("{seconds}.{}s", millis % 1000 / 100)
@@ -166,7 +168,8 @@ mod tests {
     #[test]
     fn durations() {
         for (milliseconds, text) in [
-            (0, "0ms"),
+            (0, "0s"),
+            (1, "1ms"),
             (999, "999ms"),
             (1000, "1.0s"),
             (9_950, "9.9s"),

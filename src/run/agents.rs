@@ -170,9 +170,12 @@ impl Crew {
                 break;
             }
         }
-        tokio::task::block_in_place(|| {
-            self.site.repository.reset_worktree_index(&seat.workspace.admin_dir, &seat.latest.commit)
-        })?;
+        // Where somebody removed its entry, and its link could not be trusted, there is none to keep up.
+        if seat.workspace.admin_dir.is_dir() {
+            tokio::task::block_in_place(|| {
+                self.site.repository.reset_worktree_index(&seat.workspace.admin_dir, &seat.latest.commit)
+            })?;
+        }
         let state = self.recorder.state();
         let finished = state.agent(&task.name).and_then(|agent| agent.last_attempt()).and_then(|a| a.finished.as_ref());
         Ok(finished.is_some_and(|end| end.outcome.lets_dependents_start() && end.outside_since_fork.is_empty()))

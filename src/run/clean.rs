@@ -128,14 +128,14 @@ pub fn plan(site: &Site, runs: &[RunDir], options: &Options) -> Result<Plan, Err
             ignored_list: None,
         });
         let worktrees = worktrees.collect();
-        let record = seen.facts.record.iter().zip(of_run.record).map(|(record, (action, reason))| RecordItem {
+        let record = seen.facts.record.as_ref().zip(of_run.record).map(|(record, (action, reason))| RecordItem {
             run: run.clone(),
             bytes: record.bytes,
             action,
             reason: reason.to_string(),
         });
-        let (record, owners) = (record.last(), seen.facts.worktrees.iter().map(|tree| tree.owner.clone()).collect());
-        Cleaning { owners, worktrees, record, seen }
+        let owners = seen.facts.worktrees.iter().map(|tree| tree.owner.clone()).collect();
+        Cleaning { seen, owners, worktrees, record }
     });
     Ok(Plan { runs: runs.collect(), strays, forgotten })
 }

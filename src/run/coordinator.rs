@@ -17,6 +17,7 @@ use super::signals::{Ending, Signals};
 use super::site::Site;
 use super::start;
 use crate::agent::network::check_secrets;
+use crate::model::currency::Asker;
 use crate::model::event::{EventKind, RunFinished, Subject};
 use crate::model::plan::{Network, Plan, SandboxSettings};
 use crate::model::run::RunState;
@@ -100,6 +101,7 @@ pub async fn execute(
         capturer: &crew.capturer,
         head: &crew.head,
         signals: &signals,
+        asked: Asker::Run,
     };
     let report = match run_all(&crew, orders, options.jobs, |_| Opening::New).await {
         Ok(()) => finish.complete(options.land, false).await,

@@ -168,6 +168,7 @@ fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
         | EventKind::CardOpened(_)
         | EventKind::CardClosed(_)
         | EventKind::OverlapPredicted(_)
+        | EventKind::TargetMoved(_)
         | EventKind::MergePreviewed(_)
         | EventKind::CandidateAdvanced(_)
         | EventKind::GateDecided(_)

@@ -55,8 +55,8 @@ pub enum Error {
     },
     /// An agent's worktree lies elsewhere than worktrees of this repository do.
     #[error(
-        "the worktree of agent `{agent}` lies at `{}`, and those of this repository lie in `{}`: move the repository back to \
-         where it was, or set HOME, XDG_STATE_HOME or SANDBOX_WORKTREES as they were",
+        "the worktree of agent `{agent}` lies at `{}`, and not in `{}` where those of this run lie, as after a copy of the \
+         repository: go on where it was made, move it back, or use `sandbox retry {agent} --fresh`",
         found.display(), expected.display()
     )]
     WorktreeElsewhere {

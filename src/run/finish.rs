@@ -10,8 +10,9 @@ use super::signals::{Ending, Signals};
 use super::site::Site;
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Head, Renames};
-use crate::integrate::{Facts, Integration, Landed, Landing, integrate, land};
-use crate::model::event::{EventKind, GateDecided, RunStarted, Stage, StageEnter, Subject};
+use crate::integrate::{Facts, Integration, Landed, Landing, Settled, integrate, land, see_target, settle};
+use crate::model::currency::{Asker, Authority, Refusal};
+use crate::model::event::{EffectKind, EventKind, GateDecided, RunStarted, Stage, StageEnter, Subject};
 use crate::model::gate::{BlockKind, GateBlock};
 use crate::model::plan::{LandMode, Plan};
 use crate::model::run::RunState;
@@ -32,6 +33,8 @@ pub(super) struct Finish<'a> {
     pub(super) capturer: &'a Capturer,
     pub(super) head: &'a Head,
     pub(super) signals: &'a Signals,
+    /// Who asks: a verb by which a person wants exactly this, or the run as it goes on.
+    pub(super) asked: Asker,
 }
 
 impl Finish<'_> {
@@ -74,8 +77,8 @@ impl Finish<'_> {
         let started = started_of(state)?;
         match started.target.clone() {
             Some(target) => {
-                let tip = self.site.repository.load_ref(&target)?;
-                tip.map(CommitId::from).ok_or_else(|| Error::NoTarget { branch: target.short().to_owned() })
+                let tip = see_target(&self.site.repository, self.recorder, state, &target)?;
+                tip.ok_or_else(|| Error::NoTarget { branch: target.short().to_owned() })
             }
             None => Ok(started.base.clone()),
         }
@@ -88,7 +91,7 @@ impl Finish<'_> {
                 let state = self.recorder.state();
                 let onto = self.onto(&state)?;
                 let started = started_of(&state)?;
-                integrate(&Integration {
+                let made = integrate(&Integration {
                     facts: Facts {
                         repository: &self.site.repository,
                         run: self.recorder.run(),
@@ -100,11 +103,17 @@ impl Finish<'_> {
                     },
                     target: started.target.clone(),
                     onto,
+                    asked: self.asked,
+                    // A run is for merging what its agents did, and so is every verb that goes on with one.
+                    authority: Authority::Granted,
+                    ending: &|| self.signals.ending().is_some(),
+                    pause: &|time| self.pause(time),
                     journal: self.recorder,
                 })?;
                 let after = self.recorder.state();
                 let merged = after.candidate.as_ref().map_or(0, |candidate| candidate.merged.len());
-                Ok(((), format!("{merged} merged, {} cards", after.open_cards().count())))
+                let why = made.held_back.map_or_else(String::new, |refusal| format!(": {refusal}"));
+                Ok(((), format!("{merged} merged, {} cards{why}", after.open_cards().count())))
             })
         })
         .await
@@ -178,20 +187,13 @@ impl Finish<'_> {
 
     /// Lands the candidate. The target having moved meanwhile, everything is done once more, and only once.
     async fn land(&self) -> Result<Report, Error> {
-        if self.plan.land == LandMode::Never {
-            let told = block(
-                BlockKind::CannotLand,
-                "the plan says `land = \"never\"`",
-                "change the plan, or merge the candidate by hand",
-            );
-            return self.refuse(vec![told]);
-        }
         for again in [true, false] {
             let state = self.recorder.state();
+            if let Some(block) = self.forbidden(&state) {
+                return self.refuse(vec![block]);
+            }
             let (Some(candidate), Some(target)) = (&state.candidate, target_of(&state)) else {
-                let told =
-                    block(BlockKind::CannotLand, "there is no branch to land on", "name one with `target` in the plan");
-                return self.refuse(vec![told]);
+                return self.refuse(vec![no_branch()]);
             };
             let landed = self.land_once(&target, &candidate.head.onto, &candidate.head.to).await?;
             match landed {
@@ -204,6 +206,11 @@ impl Finish<'_> {
                     return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(landed)));
                 }
                 Landed::Refused(blocks) => return self.refuse(blocks),
+                Landed::NotBegun(Refusal::Ending) => {
+                    let decision = self.decide().await?;
+                    return self.close(&decision);
+                }
+                Landed::NotBegun(refusal) => return self.refuse(vec![self.not_begun(&target, refusal)]),
                 Landed::Moved { .. } if again => {
                     self.integrate().await?;
                     self.verify(false).await?;
@@ -212,7 +219,10 @@ impl Finish<'_> {
                         return self.close(&decision);
                     }
                 }
-                Landed::Moved { .. } => {}
+                Landed::Moved { .. } => {
+                    let state = self.recorder.state();
+                    tokio::task::block_in_place(|| see_target(&self.site.repository, self.recorder, &state, &target))?;
+                }
             }
         }
         let told = block(
@@ -221,6 +231,55 @@ impl Finish<'_> {
             &format!("`sandbox land {}` tries anew", self.recorder.run().id()),
         );
         self.refuse(vec![told])
+    }
+
+    /// Why landing is not allowed here, or cannot be told to be, where it was asked for.
+    fn forbidden(&self, state: &RunState) -> Option<GateBlock> {
+        match landing_authority(self.plan.land, target_of(state).is_some()) {
+            Authority::Granted => None,
+            Authority::Denied => Some(block(
+                BlockKind::CannotLand,
+                "the plan says `land = \"never\"`",
+                "change the plan, or merge the candidate by hand",
+            )),
+            Authority::Unknown => Some(no_branch()),
+        }
+    }
+
+    fn not_begun(&self, target: &RefName, refusal: Refusal) -> GateBlock {
+        let message = format!("`{}` was not moved: {refusal}", target.short());
+        let next = format!("`sandbox land {0}` tries it anew", self.recorder.run().id());
+        block(BlockKind::CannotLand, &message, &next)
+    }
+
+    /// Finds out what became of what was claimed by a coordinator that died. Gives what keeps it from being settled.
+    pub(super) async fn settle_claims(&self) -> Result<Vec<GateBlock>, Error> {
+        let mut stuck = Vec::new();
+        for claim in self.recorder.state().open_claims {
+            let stage = match claim.effect {
+                EffectKind::Merge => Stage::Integrate,
+                EffectKind::Land => Stage::Land,
+            };
+            let (repository, state_dir) = (&self.site.repository, &self.site.state);
+            let settled = self.stage(stage, async {
+                let settled = tokio::task::block_in_place(|| {
+                    settle(repository, state_dir, self.recorder, &claim, Patience::default(), &|holder| {
+                        self.recorder.warn(&waiting_words(holder))
+                    })
+                })?;
+                let told = match &settled {
+                    Settled::Confirmed => "it was done",
+                    Settled::Released(_) => "it was not done",
+                    Settled::Stuck(_) => "it cannot be told",
+                };
+                Ok((settled, told.to_owned()))
+            });
+            match settled.await? {
+                Settled::Confirmed | Settled::Released(_) => {}
+                Settled::Stuck(blocks) => stuck.extend(blocks),
+            }
+        }
+        Ok(stuck)
     }
 
     async fn land_once(&self, target: &RefName, onto: &CommitId, candidate: &CommitId) -> Result<Landed, Error> {
@@ -240,6 +299,10 @@ impl Finish<'_> {
                     timeout: LANDING_TIMEOUT,
                     patience: Patience::default(),
                     notice: &|holder| self.recorder.warn(&waiting_words(holder)),
+                    asked: self.asked,
+                    authority: landing_authority(self.plan.land, true),
+                    ending: &|| self.signals.ending().is_some(),
+                    pause: &|time| self.pause(time),
                     journal: self.recorder,
                 })
                 .map_err(Error::from)
@@ -249,10 +312,17 @@ impl Finish<'_> {
                 Landed::Nothing => "nothing to land".to_owned(),
                 Landed::Moved { .. } => "the target has moved".to_owned(),
                 Landed::Refused(_) => "refused".to_owned(),
+                Landed::NotBegun(refusal) => refusal.to_string(),
             };
             Ok((landed, told))
         })
         .await
+    }
+
+    /// Waits, but no longer than until the run is to end.
+    fn pause(&self, time: Duration) {
+        let waiting = tokio::time::timeout(time, self.signals.stop.cancelled());
+        drop(tokio::runtime::Handle::current().block_on(waiting));
     }
 
     pub(super) fn refuse(&self, blocks: Vec<GateBlock>) -> Result<Report, Error> {
@@ -262,6 +332,19 @@ impl Finish<'_> {
             close(self.recorder, gate::exit_code(&decision), false, None)
         })
     }
+}
+
+/// Whether the target may be moved, where that was asked for. Without a branch that is named nobody can tell.
+fn landing_authority(mode: LandMode, has_target: bool) -> Authority {
+    let wanted = match mode {
+        LandMode::Never => false,
+        LandMode::Manual | LandMode::Auto => true,
+    };
+    Authority::of(&[Some(wanted), has_target.then_some(true)])
+}
+
+fn no_branch() -> GateBlock {
+    block(BlockKind::CannotLand, "there is no branch to land on", "name one with `target` in the plan")
 }
 
 fn words_of(ending: Ending) -> &'static str {

@@ -170,6 +170,7 @@ fn previewed(result: PreviewResult, snapshot: CommitId) -> MergePreviewed {
         cards: vec!["c1".parse().unwrap()],
         blocked_by: vec!["other".parse().unwrap()],
         observation_key: String::new(),
+        route: String::new(),
     }
 }
 

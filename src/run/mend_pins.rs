@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::error::Error;
 use super::site::Site;
-use crate::git::{RefEdit, Swap};
+use crate::git::{RefEdit, Repository, Swap};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RefName};
 use crate::store::RunDir;
@@ -37,6 +37,13 @@ pub(super) fn mend_pins(site: &Site, state: &RunState, run: &RunDir, tell: impl 
         ));
     }
     Ok(())
+}
+
+/// How many of the refs are missing.
+pub(super) fn count_missing(repository: &Repository, state: &RunState, run: &RunDir) -> Result<usize, Error> {
+    let found = repository.load_refs(&format!("refs/sandbox/{}/", run.id()))?;
+    let found: BTreeSet<RefName> = found.into_iter().map(|reference| reference.name).collect();
+    Ok(wanted(state, run).into_iter().filter(|(name, ..)| !found.contains(name)).count())
 }
 
 /// The refs that there should be, what each should hold, and where the patch of a snapshot is.

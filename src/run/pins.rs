@@ -152,3 +152,108 @@ fn is_by_name(name: &RefName, state: &RunState) -> bool {
         || card.is_some_and(|card| state.cards.iter().any(|known| known.id == card))
         || last.parse().is_ok_and(told)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::event::{Currency, Effect, EffectKind, PreviewResult, RunFinished, TurnFinished};
+    use crate::model::run::{AttemptState, MergeState};
+
+    fn commit(digit: char) -> CommitId {
+        digit.to_string().repeat(40).parse().unwrap()
+    }
+
+    fn turn(number: u32, digit: char, empty: bool) -> (TurnId, TurnFinished) {
+        let finished = TurnFinished {
+            label: String::new(),
+            snapshot: commit(digit),
+            tree: digit.to_string().repeat(40).parse().unwrap(),
+            patch: None,
+            changed: u64::from(!empty),
+            end: None,
+            leftover_processes: 0,
+            interrupted: false,
+            live: false,
+            empty,
+        };
+        (TurnId::new(1, number), finished)
+    }
+
+    fn agent(turns: Vec<(TurnId, TurnFinished)>, merged: Option<char>) -> AgentState {
+        let attempt = AttemptState {
+            number: 1,
+            started: None,
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            finished: None,
+            running_turn: None,
+            turns,
+            outside: Vec::new(),
+        };
+        let merge = merged.map(|digit| MergeState {
+            snapshot: commit(digit),
+            result: PreviewResult::Clean,
+            currency: Currency::Current,
+            cards: Vec::new(),
+            blocked_by: Vec::new(),
+            merged_as: Some(commit('f')),
+            contribution: None,
+        });
+        AgentState {
+            name: "one".parse().unwrap(),
+            title: None,
+            after: Vec::new(),
+            stage: None,
+            attempts: vec![attempt],
+            merge,
+            merging: None,
+            retry: None,
+        }
+    }
+
+    fn ended(agents: Vec<AgentState>) -> RunState {
+        let finished = Some(RunFinished { exit_code: 0, complete: true, landed: None });
+        RunState { finished, agents, ..RunState::new("login-3".parse().unwrap()) }
+    }
+
+    #[test]
+    fn work_that_is_nowhere_else_pins() {
+        let one = || vec!["one".parse().unwrap()];
+        let landed = |agents| RunState { landed: Some(commit('f')), ..ended(agents) };
+        for (state, expected) in [
+            (ended(Vec::new()), None),
+            (RunState { finished: None, ..ended(Vec::new()) }, Some(Pin::CutShort)),
+            (ended(vec![agent(vec![turn(1, 'a', true)], None)]), None),
+            (ended(vec![agent(vec![turn(1, 'a', false)], None)]), Some(Pin::Unmerged(one()))),
+            (ended(vec![agent(vec![turn(1, 'a', false)], Some('a'))]), Some(Pin::NotLanded)),
+            (landed(vec![agent(vec![turn(1, 'a', false)], Some('a'))]), None),
+            // What was kept after it was merged is not merged, unless it is the same.
+            (
+                landed(vec![agent(vec![turn(1, 'a', false), turn(2, 'b', false)], Some('a'))]),
+                Some(Pin::Unmerged(one())),
+            ),
+            (
+                landed(vec![agent(vec![turn(1, 'a', false), (TurnId::new(1, 2), turn(2, 'a', true).1)], Some('a'))]),
+                None,
+            ),
+        ] {
+            assert_eq!(pin_of_state(&state), expected, "{state:#?}");
+        }
+        let claim = Effect {
+            key: "k".to_owned(),
+            effect: EffectKind::Land,
+            reference: RefName::branch("main").unwrap(),
+            before: commit('a'),
+            after: commit('b'),
+            checkout: None,
+            rescue: None,
+            note: None,
+            invocation: None,
+            works: Vec::new(),
+            observation_key: None,
+            attempt: None,
+            asked: None,
+            release: None,
+        };
+        assert_eq!(pin_of_state(&RunState { open_claims: vec![claim], ..ended(Vec::new()) }), Some(Pin::Landing));
+    }
+}

@@ -16,23 +16,43 @@ use crate::model::run::RunState;
 use crate::store::{RepoKey, RunDir, StateDir, Workplaces, json};
 use crate::workspace::WorkspaceRecord;
 
+/// Where a run's record says that its worktrees are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// There, and the folder is there.
+    Here(Workplaces),
+    /// There, and the folder is not.
+    Away(Workplaces),
+    /// There, but they belong to the repository that this one is a copy of.
+    Original(PathBuf),
+}
+
+/// Where the record says that the worktrees of a run are. Writes nothing.
+pub(super) fn recorded(common: &Path, run: &RunDir, settings: &RunSettings) -> Result<Recorded, Error> {
+    let made_in = match &settings.common_dir {
+        Some(made_in) => Some(made_in.clone()),
+        None => first_common_dir(run, settings)?,
+    };
+    let made_in = made_in.unwrap_or_else(|| common.to_owned());
+    if made_in != common && StateDir::in_common_dir(&made_in).run(run.id()).settings().is_file() {
+        return Ok(Recorded::Original(made_in));
+    }
+    let places = Workplaces::new(&settings.worktrees_root, &RepoKey::of_common_dir(&made_in));
+    Ok(if places.root().is_dir() { Recorded::Here(places) } else { Recorded::Away(places) })
+}
+
 impl Site {
     /// This site with the worktrees of `run` where they are. Writes nothing.
     pub fn of_run(&self, run: &RunDir, settings: &RunSettings) -> Result<Self, Error> {
-        let common = self.repository.common_dir();
-        let made_in = match &settings.common_dir {
-            Some(made_in) => Some(made_in.clone()),
-            None => first_common_dir(run, settings)?,
-        };
-        let made_in = made_in.unwrap_or_else(|| common.to_owned());
-        let recorded = Workplaces::new(&settings.worktrees_root, &RepoKey::of_common_dir(&made_in));
-        let is_copy = made_in != common && StateDir::in_common_dir(&made_in).run(run.id()).settings().is_file();
-        if is_copy || !recorded.root().is_dir() {
-            return Ok(self.clone());
+        match recorded(self.repository.common_dir(), run, settings)? {
+            Recorded::Away(_) | Recorded::Original(_) => Ok(self.clone()),
+            Recorded::Here(workplaces) => {
+                let present_root =
+                    (self.worktrees_root != settings.worktrees_root).then(|| self.worktrees_root.clone());
+                let worktrees_root = settings.worktrees_root.clone();
+                Ok(Self { workplaces, worktrees_root, present_root, ..self.clone() })
+            }
         }
-        let present_root = (self.worktrees_root != settings.worktrees_root).then(|| self.worktrees_root.clone());
-        let worktrees_root = settings.worktrees_root.clone();
-        Ok(Self { workplaces: recorded, worktrees_root, present_root, ..self.clone() })
     }
 }
 
@@ -51,7 +71,11 @@ fn first_common_dir(run: &RunDir, settings: &RunSettings) -> Result<Option<PathB
 pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir, tell: impl Fn(&str)) -> Result<(), Error> {
     for agent in &state.agents {
         for (number, mut workspace) in (1..).zip(load_workspaces(site, run, &agent.name)?) {
-            let mended = workspace.leave().and_then(|()| workspace.follow(site.repository.common_dir()));
+            let newest = agent.last_turn_in(workspace.place.worktree()).map(|(_, turn)| &turn.snapshot);
+            let mended = workspace.leave().and_then(|()| {
+                workspace.relist(&site.repository, newest)?;
+                workspace.follow(site.repository.common_dir())
+            });
             match mended {
                 Ok(false) => {}
                 Ok(true) => {

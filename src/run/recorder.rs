@@ -100,7 +100,9 @@ impl Recorder {
     /// Goes on with a journal in which `events` are already.
     pub fn new(writer: JournalWriter, events: &[Event], observer: Box<dyn Observer>) -> Self {
         let run = writer.run().clone();
-        let state = RunState::fold(run.id().clone(), events);
+        let mut state = RunState::fold(run.id().clone(), events);
+        // Whoever holds the writer has the run; what another claimed is not theirs any more.
+        state.take_over();
         let derived = Derived::new(&run, &state, events);
         let inner = Arc::new(Mutex::new(Inner { writer, state, derived, observer, wake: None, writes: 0 }));
         let (wake, wakes) = channel();
@@ -141,6 +143,9 @@ impl Recorder {
 impl Record for Recorder {
     fn record(&self, subject: Subject, kind: EventKind) -> Result<Event, Error> {
         let mut inner = self.lock();
+        if let Err(refusal) = inner.state.admit(&subject, &kind) {
+            return Err(Error::NotAdmitted { event: kind.name().to_owned(), refusal });
+        }
         let event = inner.writer.append(subject, kind)?;
         inner.state.apply(&event);
         let Inner { derived, state, .. } = &mut *inner;
@@ -238,3 +243,7 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "admission_tests.rs"]
+mod admission;

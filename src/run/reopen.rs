@@ -23,6 +23,7 @@ use super::site::Site;
 use super::stage::stage;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
+use crate::model::currency::Asker;
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
@@ -39,6 +40,7 @@ pub struct Reopened {
     recorder: Recorder,
     signals: Signals,
     land: bool,
+    pub(super) asked: Asker,
     dispatcher: Dispatcher,
 }
 
@@ -107,7 +109,7 @@ impl Reopened {
         let crew = Crew { site, plan, recorder: recorder.clone(), capturer, head, base, signals: signals.clone() };
         let dispatcher = Dispatcher::new(recorder.run().id(), &signals);
         let server = control::listen(&recorder, &dispatcher);
-        Ok(Self { _server: server, crew: Arc::new(crew), recorder, signals, land, dispatcher })
+        Ok(Self { _server: server, crew: Arc::new(crew), recorder, signals, land, asked: Asker::User, dispatcher })
     }
 
     /// The run's state.
@@ -149,7 +151,16 @@ impl Reopened {
             capturer: &self.crew.capturer,
             head: &self.crew.head,
             signals: &self.signals,
+            asked: self.asked,
         }
+    }
+
+    /// Settles and closes what a coordinator that died left open. A landing that cannot be settled keeps only landing from
+    /// going on, which says so itself.
+    async fn tidy(&self) -> Result<(), Error> {
+        self.close_stage()?;
+        drop(self.finish().settle_claims().await?);
+        self.close_interrupted(NeverBegun::Closed).await
     }
 
     /// Previews and candidate anew from the present snapshots, then the verifier.
@@ -158,7 +169,7 @@ impl Reopened {
     }
 
     async fn do_merge(&self) -> Result<Report, Error> {
-        self.close_interrupted(NeverBegun::Closed).await?;
+        self.tidy().await?;
         self.finish().complete(false, false).await
     }
 
@@ -168,7 +179,7 @@ impl Reopened {
     }
 
     async fn do_verify(&self, fresh: bool) -> Result<Report, Error> {
-        self.close_interrupted(NeverBegun::Closed).await?;
+        self.tidy().await?;
         self.integrate_if_needed().await?;
         self.finish().verify(fresh).await?;
         self.finish().conclude(false).await
@@ -180,7 +191,7 @@ impl Reopened {
     }
 
     async fn do_land(&self) -> Result<Report, Error> {
-        self.close_interrupted(NeverBegun::Closed).await?;
+        self.tidy().await?;
         self.integrate_if_needed().await?;
         if !self.recorder.state().verifier_is_fresh() {
             self.finish().verify(false).await?;
@@ -205,7 +216,7 @@ impl Reopened {
 
     async fn do_retry(&self, agent: &AgentName, from: From) -> Result<Report, Error> {
         let orders = self.dispatcher.open();
-        self.close_interrupted(NeverBegun::Closed).await?;
+        self.tidy().await?;
         let crew = &self.crew;
         let task = crew.plan.agent(agent).ok_or_else(|| no_agent(&self.recorder.state(), agent.as_str()))?;
         let state = self.recorder.state();
@@ -250,6 +261,12 @@ impl Reopened {
                 self.crew.not_begun(&agent.name, AttemptOutcome::Interrupted, why)?;
             }
         }
+        self.close_stage()
+    }
+
+    /// Closes the stage of the whole run that a coordinator died in.
+    pub(super) fn close_stage(&self) -> Result<(), Error> {
+        let state = self.recorder.state();
         if let Some(stage) = state.stage {
             let story_id = state.run_id.to_string();
             let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };

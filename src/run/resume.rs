@@ -12,22 +12,22 @@ use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, req
 use super::error::Error;
 use super::reopen::{NeverBegun, Reopened};
 use super::schedule::run_all;
-use crate::integrate::{Settled, settle};
 use crate::model::card::{AnswerKind, Card, CardKind};
+use crate::model::currency::Asker;
 use crate::model::event::{Asked, EventKind, Requester, Subject};
-use crate::model::gate::GateBlock;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome};
 use crate::plan::boxes;
 use crate::store::Record;
-use crate::store::lock::{Patience, waiting_words};
 
 /// The exit codes of a run that came to a decision. Others say that it was told to stop, or that it could not go on.
 const DECIDED: [u8; 4] = [0, 1, 5, 6];
 
 impl Reopened {
     /// Goes on with the run to its end, from wherever it stands.
-    pub async fn resume(&self) -> Result<Report, Error> {
+    pub async fn resume(mut self) -> Result<Report, Error> {
+        // What a person asked for is that the run goes on: what it has tried in vain is not tried again for that.
+        self.asked = Asker::Run;
         close_on_fault(self.recorder(), self.do_resume().await)
     }
 
@@ -54,8 +54,10 @@ impl Reopened {
             let continued = EventKind::RunContinued(Asked { by });
             tokio::task::block_in_place(|| self.recorder().record(Subject::run(), continued))?;
         }
-        if let Some(in_the_way) = tokio::task::block_in_place(|| self.settle_claims(before))? {
-            return self.finish().refuse(in_the_way);
+        self.close_stage()?;
+        let stuck = self.finish().settle_claims().await?;
+        if !stuck.is_empty() {
+            return self.finish().refuse(stuck);
         }
         self.close_interrupted(NeverBegun::GoesOn).await?;
         let state = self.state();
@@ -73,19 +75,6 @@ impl Reopened {
             }
         }
         self.finish().conclude(self.land_was_asked()).await
-    }
-
-    /// Finds out what became of landings that a coordinator died over. Gives what keeps one from being settled.
-    fn settle_claims(&self, state: &RunState) -> Result<Option<Vec<GateBlock>>, Error> {
-        for claim in &state.open_claims {
-            let site = &self.crew().site;
-            let waiting = |holder: Option<&crate::store::Holder>| self.recorder().warn(&waiting_words(holder));
-            match settle(&site.repository, &site.state, self.recorder(), claim, Patience::default(), &waiting)? {
-                Settled::Confirmed | Settled::Released => {}
-                Settled::Stuck(blocks) => return Ok(Some(blocks)),
-            }
-        }
-        Ok(None)
     }
 }
 
@@ -172,6 +161,7 @@ mod tests {
             attempts: outcomes.iter().enumerate().map(attempt).collect(),
             merge: None,
             retry: None,
+            merging: None,
         }
     }
 

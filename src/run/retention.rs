@@ -310,12 +310,12 @@ fn spread(run: &RunFacts, (action, reason): Verdict) -> RunPlan {
         Standing::Incomplete | Standing::Complete => true,
     };
     let of_worktree = |tree: &WorktreeFacts| match &tree.owner {
-        Owner::Agent(_) | Owner::Verify => (action, reason.clone()),
         Owner::Card { id, open: true } => (Action::Keep, Reason::CardOpen(id.clone())),
         Owner::Card { open: false, .. } if can_be_read => (Action::Remove, Reason::CardClosed),
-        Owner::Card { open: false, .. } => (action, reason.clone()),
         Owner::Unknown(_) if can_be_read => (Action::Keep, Reason::NotKnown),
-        Owner::Unknown(_) => (action, reason.clone()),
+        Owner::Agent(_) | Owner::Verify | Owner::Card { open: false, .. } | Owner::Unknown(_) => {
+            (action, reason.clone())
+        }
     };
     let worktrees: Vec<Verdict> = run.worktrees.iter().map(of_worktree).collect();
     let stays = worktrees.iter().any(|(action, _)| *action == Action::Keep);

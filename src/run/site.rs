@@ -84,7 +84,7 @@ impl Site {
             match scratch::sweep(&folder) {
                 Ok(0) => {}
                 Ok(swept) => {
-                    tracing::debug!(swept, folder = %folder.display(), "scratch folders of dead processes removed")
+                    tracing::debug!(swept, folder = %folder.display(), "scratch folders of dead processes removed");
                 }
                 Err(error) => tracing::warn!(folder = %folder.display(), %error, "scratch folders stay for now"),
             }

@@ -51,6 +51,10 @@ pub(super) fn origin(site: &Site, plan: &Plan) -> Result<Origin, Error> {
         }
         None => head.require_commit()?.clone(),
     };
+    // A sparse checkout needs only a part of the files, and agents have the same part.
+    if site.repository.is_partial_clone() && !site.repository.is_sparse() {
+        site.repository.require_files(&base)?;
+    }
     Ok(Origin { head, target, base })
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::lock::Holder;
 use crate::model::Fault;
 use crate::model::RunId;
+use crate::model::currency::Refusal;
 
 /// Why the store could not do its work. Every variant names the path or the name concerned.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +51,22 @@ pub enum Error {
         holder: Option<Holder>,
         /// For how long.
         age: Option<Duration>,
+    },
+    /// Another process has taken the run over from this one.
+    #[error(
+        "run `{run}` was taken over by another `sandbox`, so this one writes nothing more into it: `sandbox status {run}` shows how it goes on"
+    )]
+    TakenOver {
+        /// The run.
+        run: RunId,
+    },
+    /// What was to be written must not follow on what is there.
+    #[error("`{event}` is not written: {refusal}")]
+    NotAdmitted {
+        /// The type of the event.
+        event: String,
+        /// Why not.
+        refusal: Refusal,
     },
     /// Something is left of the last box in a worktree, whose coordinator is gone.
     #[error("something is left of the last box in `{}`, after {} s of waiting: wait until it is gone, or end the processes that `fuser {}` names", .worktree.display(), .waited.as_secs(), .lock.display())]
@@ -188,8 +205,8 @@ impl Error {
             Self::Io { .. } | Self::Exists { .. } | Self::NotOurs { .. } | Self::JournalStopped { .. } => {
                 Fault::Environment
             }
-            Self::Encode { .. } => Fault::Internal,
-            Self::Locked { .. } | Self::Held { .. } | Self::BoxLives { .. } => Fault::Locked,
+            Self::Encode { .. } | Self::NotAdmitted { .. } => Fault::Internal,
+            Self::Locked { .. } | Self::Held { .. } | Self::TakenOver { .. } | Self::BoxLives { .. } => Fault::Locked,
             Self::Damaged { .. } | Self::Newer { .. } => Fault::Corrupt,
             Self::NotFound { .. } => Fault::Usage,
             Self::Setting { .. } => Fault::Settings,

@@ -6,6 +6,8 @@
 //! 1. The folder must be the one that was made, by device and inode, and its `.git` file hold what was written into it.
 //! 2. The entry must lead to where the worktree was, and nothing may be there; else it is another's, as after a copy.
 //! 3. The `.git` file is replaced, then the entry's, then our own record. A crash in between is seen in step 1 and 2 again.
+//!
+//! An entry that is gone is written anew in the same way.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use super::check::Workspace;
 use super::error::Error;
+use crate::git::Repository;
+use crate::model::CommitId;
 use crate::store::atomic::{self, Existing};
 
 impl Workspace {
@@ -46,6 +50,37 @@ impl Workspace {
         }
         self.set_links(admin, &wanted);
         Ok(true)
+    }
+}
+
+impl Workspace {
+    /// Makes the worktree's entry in the repository again where somebody removed it: by `git worktree prune` after it was
+    /// unlocked, or by hand. `newest`: the commit that its index is to stand at.
+    pub fn relist(&self, repository: &Repository, newest: Option<&CommitId>) -> Result<(), Error> {
+        let admin = repository.common_dir().join("worktrees").join(self.place.name());
+        let is_listed = load_link(&admin).is_some();
+        if is_listed || admin != self.admin_dir || self.place.worktree().symlink_metadata().is_err() {
+            return Ok(());
+        }
+        self.check()?;
+        let taken = repository.load_worktrees()?.into_iter().any(|it| it.branch.is_some() && it.branch == self.branch);
+        let branch = match &self.branch {
+            Some(branch) if !taken && repository.load_ref(branch)?.is_some() => Some(branch),
+            Some(_) | None => None,
+        };
+        // Its ref can have been deleted, too, and git have collected it.
+        let at = newest.filter(|newest| repository.load_commit(newest).is_ok()).unwrap_or(&self.fork);
+        let head = branch.map_or_else(|| format!("{at}\n"), |branch| format!("ref: {branch}\n"));
+        atomic::create_dir(&admin)?;
+        let link = self.place.worktree().join(".git");
+        let gitdir = [link.as_os_str().as_bytes(), b"\n"].concat();
+        // The last makes it an entry.
+        for (name, text) in
+            [("commondir", &b"../..\n"[..]), ("locked", b"sandbox\n"), ("HEAD", head.as_bytes()), ("gitdir", &gitdir)]
+        {
+            atomic::write_for_user(&admin.join(name), text, Existing::Replace)?;
+        }
+        Ok(repository.reset_worktree_index(&admin, at)?)
     }
 }
 

@@ -22,6 +22,7 @@ pub enum Standing {
 
 /// What is seen of a worktree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Facts {
     /// The folder is there.
     folder: bool,

@@ -31,7 +31,7 @@ async fn main() {
             figures::coordinator(&scene, &mut table);
         }
         figures::agent(&scene, rounds, &mut table).await;
-        figures::merging(&scene, rounds, &mut table);
+        figures::merging(&scene, &mut table);
     }
     println!("{}", table.render());
 }

@@ -186,7 +186,7 @@ fn what_may_not_be_written_is_named_and_nothing_is_half_made() {
             (
                 "mount --bind $HOME/../state $HOME/../state; mount -o remount,ro,bind $HOME/../state",
                 "true",
-                "read-only",
+                "SANDBOX_WORKTREES",
             ),
         ]
     } else {

@@ -69,6 +69,11 @@ fn every_key_of_a_plan_is_documented() {
 }
 
 #[test]
+fn every_state_of_what_waits_to_be_merged_is_documented() {
+    compare("docs/currency.md", "model::currency::table", &model::currency::table());
+}
+
+#[test]
 fn every_plan_that_is_shown_is_one() {
     let mut seen = 0;
     for (name, text) in documents() {

@@ -186,12 +186,12 @@ fn what_is_left_can_be_removed() {
         world.sandbox(&["exec", "--name", "left", "--", "sh", "-c", &format!("echo x > x; {script}")]);
         let listed = || world.git(&["worktree", "list", "--porcelain"]);
         let worktree = listed().lines().filter_map(|line| line.strip_prefix("worktree ")).nth(1).unwrap().to_owned();
-        let cleaned = world.sandbox(&["clean", "left-1"]).expect(0);
+        let cleaned = world.sandbox(&["clean", "left-1", "--ignored"]).expect(0);
         if let Some(mend) = mend {
             assert!(cleaned.stdout.contains("not all of it could be captured"), "{script}: {cleaned:?}");
             assert!(Path::new(&worktree).is_dir(), "{script}");
             assert!(world.command("sh").current_dir(&worktree).args(["-c", mend]).status().unwrap().success());
-            world.sandbox(&["clean", "left-1"]).expect(0);
+            world.sandbox(&["clean", "left-1", "--ignored"]).expect(0);
         }
         assert_eq!(listed().matches("worktree ").count(), 1, "{script}: {}", listed());
         assert!(!Path::new(&worktree).exists(), "{script}");

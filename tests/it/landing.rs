@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::flow::plan;
+use crate::going::{Going, until};
 use crate::world::{Ran, World};
 
 /// Changes `src/a.txt`, deletes `docs/x.txt`, adds `new/file` and `new/deep/file`.
@@ -307,4 +308,67 @@ fn a_target_that_is_gone_is_not_made_anew() {
     assert!(matches!(ran.code, Some(1 | 4)), "{ran:?}");
     assert!(format!("{}{}", ran.stdout, ran.stderr).contains("release"), "{ran:?}");
     assert_eq!(world.picture(), before);
+}
+
+/// Many files, one of which is written by way of a filter that waits.
+const MANY: &str = r#"
+[run]
+name = "all"
+[verify]
+command = ["test", "-f", "new/bulk/1500"]
+[agents.one]
+owns = ["src/a.txt", "docs/**", "new/**"]
+run = ["sh", "-ec", "sed -i 's/a line 10/changed/' src/a.txt; rm docs/x.txt; mkdir -p new/bulk; for i in $(seq 1 1500); do echo $i > new/bulk/$i; done"]
+"#;
+
+/// The git that updates the checkout.
+fn git_at_work(world: &World) -> Option<i32> {
+    fs::read_dir("/proc").unwrap().flatten().find_map(|process| {
+        let line = fs::read(process.path().join("cmdline")).ok()?;
+        let is_it = String::from_utf8_lossy(&line).contains("--ff-only");
+        let here = fs::read_link(process.path().join("cwd")).ok()? == world.repo;
+        (is_it && here).then(|| process.file_name().to_str()?.parse().ok())?
+    })
+}
+
+#[test]
+fn a_landing_that_is_cut_off_in_the_middle_of_the_files_is_finished_or_undone() {
+    use nix::sys::signal::{Signal, killpg};
+    for git_goes_on in [true, false] {
+        let world = World::new();
+        run(&world, MANY);
+        let (at_work, go) = (world.home().join("at-work"), world.home().join("go"));
+        let wait = format!("cat; touch {0}; while ! test -e {1}; do sleep 0.01; done", at_work.display(), go.display());
+        world.git(&["config", "filter.slow.smudge", &format!("sh -c '{wait}'")]);
+        world.git(&["config", "filter.slow.clean", "cat"]);
+        fs::write(world.repo.join(".git/info/attributes"), "new/bulk/750 filter=slow\n").unwrap();
+        world.write("src/b.txt", "mine\n");
+        world.write("notes", "mine\n");
+        let landing = Going::start(&world, &["land"]);
+        until("git writes files", || at_work.exists().then_some(()));
+        assert!(world.repo.join("new/bulk/1").exists() && world.repo.join(".git/index.lock").exists());
+        let git = git_at_work(&world).unwrap();
+        landing.signal(Signal::SIGKILL);
+        drop(landing.wait_dead());
+        let next = if git_goes_on {
+            // It waits for that git, whose work it then finds done.
+            let next = Going::start(&world, &["land"]);
+            fs::write(&go, "").unwrap();
+            next
+        } else {
+            killpg(nix::unistd::Pid::from_raw(git), Signal::SIGKILL).unwrap();
+            until("git is dead", || git_at_work(&world).is_none().then_some(()));
+            fs::write(&go, "").unwrap();
+            Going::start(&world, &["land"])
+        };
+        let ran = next.wait();
+        assert_eq!(ran.code, Some(0), "{git_goes_on}: {ran:?}");
+        assert_eq!(world.git(&["rev-parse", "main"]), world.git(&["rev-parse", "sandbox/all-1/integration"]));
+        assert_eq!(world.git(&["status", "--porcelain"]), " M src/b.txt\n?? notes", "{git_goes_on}");
+        assert_eq!((world.read("src/b.txt"), world.read("new/bulk/750")), ("mine\n".to_owned(), "750\n".to_owned()));
+        let journal = fs::read_to_string(world.store().join("runs/all-1/journal.jsonl")).unwrap();
+        let count = |what: &str| journal.matches(what).count();
+        assert_eq!(count("\"effect.released\""), usize::from(!git_goes_on), "{journal}");
+        assert_eq!(count("\"effect.confirmed\""), 1, "{journal}");
+    }
 }

@@ -321,7 +321,16 @@ fn a_path_that_an_agent_could_make_lead_elsewhere_is_refused_before_anything_is_
         ),
     ];
     for (text, path, writable, whose) in refused {
-        let ran = world.sandbox(&["run", &plan(&world, &text)]).expect(3);
+        // Who only asks is told, too.
+        let file = plan(&world, &text);
+        for only_asking in [&["plan", "check", &file][..], &["run", "--dry-run", &file]] {
+            let warned = world.sandbox(only_asking).expect(0).stderr;
+            assert!(
+                warned.contains("would refuse the plan on this machine") && warned.contains(path),
+                "{text}{warned}"
+            );
+        }
+        let ran = world.sandbox(&["run", &file]).expect(3);
         let told = &ran.stderr;
         assert!(told.contains(&format!("{path}`")) && told.contains(&format!("`{writable}`")), "{text}{told}");
         assert!(told.contains(whose) && told.contains("agent `a`"), "{text}{told}");

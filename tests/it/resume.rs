@@ -1,9 +1,14 @@
 //! `sandbox resume`: a run that was cut short goes on to where it would have come undisturbed, and does nothing twice.
 
 use std::fs;
+use std::path::Path;
 
 use nix::sys::signal::Signal;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::Value;
+use worktree_sandbox::model::event::Event;
+use worktree_sandbox::model::run::RunState;
 
 use crate::flow::plan;
 use crate::going::{Going, assert_none_left, processes_with};
@@ -153,14 +158,15 @@ fn an_agent_whose_worktree_is_gone_is_named() {
     assert!(ran.stdout.contains("sandbox retry slow --fresh"), "{ran:?}");
     let now = outcomes(&world);
     assert_eq!(now[2].1, "completed", "{now:?}");
-    // As it is where the repository lies elsewhere now.
+    // It is found where it was made, wherever others would be made now.
     let text = PLAN.replace("test $SANDBOX_ATTEMPT != 1 || sleep 86511", "exit 3");
     world.sandbox(&["run", &plan(&world, &text)]).expect(6);
     let elsewhere = world.home().join("elsewhere").display().to_string();
     let mut command = world.sandbox_command(&["retry", "slow"]);
     let told = command.env("SANDBOX_WORKTREES", &elsewhere).output().unwrap();
     let told = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(told.contains("long-2--slow") && told.contains("move the repository back"), "{told}");
+    assert!(told.contains("slow  attempt 2 starts"), "{told}");
+    assert!(!Path::new(&elsewhere).exists());
 }
 
 /// What was captured of a turn that was cut short is told like any other.
@@ -176,4 +182,39 @@ fn a_turn_that_was_cut_short_is_part_of_the_progress() {
     drop(world.sandbox(&["merge"]));
     assert_eq!(count(&world, "git_progress_change_detected"), before + 1);
     assert_eq!(world.git(&["show", "refs/sandbox/long-1/slow/1.2:docs/slow-half"]), "partial");
+}
+
+/// The events of a run that was killed, gone on with, and has cards.
+fn journal_of_a_life() -> Vec<Event> {
+    let world = World::new();
+    let going = started(&world, &[]);
+    going.signal(Signal::SIGKILL);
+    drop(going.wait_dead());
+    world.sandbox(&["resume"]).expect(0);
+    let text = fs::read_to_string(world.store().join("runs/long-1/journal.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A state is a fold of its events: in parts or at once, and in whatever order a damaged journal might give them.
+#[test]
+fn folding_in_parts_equals_folding_all() {
+    let events = journal_of_a_life();
+    assert!(events.len() > 40, "{}", events.len());
+    let run = events[0].run_id.clone();
+    let cases = (Just(events).prop_shuffle(), 0.0..1.0_f64, any::<bool>());
+    let config = ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() };
+    let checked = TestRunner::new(config).run(&cases, |(mut events, cut, in_order)| {
+        if in_order {
+            events.sort_by_key(|event| event.seq);
+        }
+        let all = RunState::fold(run.clone(), &events);
+        let (prefix, rest) = events.split_at((events.len() as f64 * cut) as usize);
+        let mut parts = RunState::fold(run.clone(), prefix);
+        for event in rest {
+            parts.apply(event);
+        }
+        prop_assert_eq!(parts, all);
+        Ok(())
+    });
+    checked.unwrap();
 }

@@ -1,5 +1,6 @@
 //! Every form a repository can have: agents work in it and the user's part of it stays hidden and as it was.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,8 @@ fn file_url(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-const FORMS: [Form; 10] = [
+const WORKS: &[Form] = &[
+    ("plain", |world| world.repo.clone()),
     ("a linked worktree", |world| {
         world.git(&["worktree", "add", "-q", "-b", "linked", "../linked"]);
         world.home().join("linked")
@@ -79,32 +81,352 @@ const FORMS: [Form; 10] = [
         fs::write(detached.join("untracked"), "dirt\n").unwrap();
         detached
     }),
+    ("a worktree of a bare repository", |world| {
+        let (bare, at) = (world.home().join("bare.git"), world.home().join("of-bare"));
+        world.git(&["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+        git(world, &bare, &["worktree", "add", "-q", at.to_str().unwrap(), "main"]);
+        at
+    }),
+    ("with a repository inside", |world| {
+        world.git(&["clone", "-q", ".", "vendor/inner"]);
+        fs::write(world.repo.join("vendor/inner/README.md"), "edited\n").unwrap();
+        world.git(&["init", "-q", "empty-inner"]);
+        world.repo.clone()
+    }),
+    ("a sparse checkout", |world| {
+        world.git(&["sparse-checkout", "set", "--cone", "src"]);
+        world.repo.clone()
+    }),
+    ("a sparse checkout by patterns", |world| {
+        world.git(&["sparse-checkout", "set", "--no-cone", "/*", "!/docs/"]);
+        world.repo.clone()
+    }),
+    ("a sparse index", |world| {
+        world.git(&["sparse-checkout", "set", "--cone", "--sparse-index", "src"]);
+        world.repo.clone()
+    }),
+    ("a split index", |world| {
+        world.git(&["config", "core.splitIndex", "true"]);
+        world.git(&["update-index", "--split-index"]);
+        world.repo.clone()
+    }),
+    ("an index of version 4, with an untracked cache and a file system monitor", |world| {
+        world.git(&["update-index", "--index-version", "4", "--untracked-cache"]);
+        // One that says that nothing has ever changed.
+        let monitor = world.home().join("monitor");
+        fs::write(&monitor, "#!/bin/sh\nprintf 'token\\0'\n").unwrap();
+        fs::set_permissions(&monitor, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        world.git(&["config", "core.fsmonitor", monitor.to_str().unwrap()]);
+        world.git(&["status", "--porcelain"]);
+        world.repo.clone()
+    }),
+    ("object ids of SHA-256", |world| fresh(world, &["--object-format=sha256"])),
+    ("refs in a reftable", |world| {
+        let known = world.git(&["version"]);
+        let minor: u32 = known.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or_default();
+        if minor >= 45 { fresh(world, &["--ref-format=reftable"]) } else { world.repo.clone() }
+    }),
+    ("lines that end in CRLF (`core.autocrlf`)", |world| {
+        let at = world.home().join("crlf");
+        world.git(&["clone", "-q", "-c", "core.autocrlf=true", ".", at.to_str().unwrap()]);
+        assert!(fs::read_to_string(at.join("src/a.txt")).unwrap().contains("\r\n"));
+        at
+    }),
+    ("`eol`, `ident` and `working-tree-encoding`", |world| {
+        let rules = "src/*.txt eol=crlf\nident.c ident\nwide.txt working-tree-encoding=UTF-16LE eol=lf\n";
+        world.write(".gitattributes", rules);
+        world.write("ident.c", "/* $Id$ */\n");
+        let wide: Vec<u8> = "wide\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        fs::write(world.repo.join("wide.txt"), wide).unwrap();
+        world.commit("attributes");
+        let at = world.home().join("attributes");
+        world.git(&["clone", "-q", ".", at.to_str().unwrap()]);
+        assert!(fs::read_to_string(at.join("ident.c")).unwrap().contains("$Id: "));
+        at
+    }),
+    ("a filter, as of git-lfs", |world| {
+        world.script("git-lfs", FILTER);
+        filtered(world)
+    }),
+    ("a filter whose program is missing", |world| {
+        world.script("git-lfs", FILTER);
+        let at = filtered(world);
+        fs::remove_file(world.bin.join("git-lfs")).unwrap();
+        at
+    }),
+    ("names of odd and non-UTF-8 bytes", |world| {
+        use std::os::unix::ffi::OsStrExt;
+        for name in [&b"\xff\xfe"[..], b"new\nline", b"tab\t", b"-dash", b"quote\"'", b"*", b":(top)x", b" space "] {
+            fs::write(world.repo.join(std::ffi::OsStr::from_bytes(name)), "odd\n").unwrap();
+        }
+        world.commit("odd names");
+        world.repo.clone()
+    }),
+    ("names that differ in case only", |world| {
+        world.write("readme.MD", "another\n");
+        world.write("SRC/a.txt", "another\n");
+        world.commit("twins");
+        world.repo.clone()
+    }),
+    ("empty folders", |world| {
+        fs::create_dir_all(world.repo.join("empty/inner")).unwrap();
+        fs::create_dir_all(world.repo.join("src/empty")).unwrap();
+        world.repo.clone()
+    }),
+    ("a huge untracked file in the checkout", |world| {
+        let file = fs::File::create(world.repo.join("huge")).unwrap();
+        file.set_len(5 << 30).unwrap();
+        world.repo.clone()
+    }),
 ];
 
+/// As git-lfs does it: the repository has a pointer, the checkout the content.
+const FILTER: &str = "case $1 in clean) sed 's/^content /pointer /';; smudge) sed 's/^pointer /content /';; esac\n";
+
+/// A repository made with these options, with the same first commit.
+fn fresh(world: &World, options: &[&str]) -> PathBuf {
+    let at = world.home().join("fresh");
+    world.git(&[&["init", "-q"], options, &[at.to_str().unwrap()]].concat());
+    for path in ["README.md", "src/a.txt", "src/b.txt", "docs/x.txt"] {
+        fs::create_dir_all(at.join(path).parent().unwrap()).unwrap();
+        fs::copy(world.repo.join(path), at.join(path)).unwrap();
+    }
+    git(world, &at, &["add", "-A"]);
+    git(world, &at, &["commit", "-q", "-m", "base"]);
+    at
+}
+
+/// A file behind a filter, in the repository and in the checkout.
+fn filtered(world: &World) -> PathBuf {
+    for (key, value) in [("clean", "git-lfs clean"), ("smudge", "git-lfs smudge"), ("required", "true")] {
+        world.git(&["config", &format!("filter.lfs.{key}"), value]);
+    }
+    world.write(".gitattributes", "*.bin filter=lfs -text\n");
+    world.write("big.bin", "content one\n");
+    world.commit("behind a filter");
+    assert_eq!(world.git(&["show", "HEAD:big.bin"]), "pointer one");
+    world.repo.clone()
+}
+
+/// What an agent does in each: it looks at what it must and must not see, commits, cleans up, and changes files of each kind.
+fn work(at: &Path, origin: &Path) -> String {
+    let quoted = |path: &Path| path.display().to_string().replace('\'', "'\\''");
+    format!(
+        r#"set -e
+test "$(head -1 src/a.txt | tr -d '\r')" = 'a line 1'
+! grep -q dirt README.md
+echo new > new; git add new; git commit -qm new
+git log --oneline > /dev/null; git status > /dev/null; git stash list; git gc -q; git fsck --connectivity-only > /dev/null 2>&1
+! cat '{}/.env' '{}/README.md' 2> /dev/null
+sed -i 's/a line 10/changed/' src/a.txt
+rm -f docs/x.txt
+mkdir -p more/deep; echo more > more/deep/more
+"#,
+        quoted(at),
+        quoted(origin)
+    )
+}
+
+fn works(name: &str, make: fn(&World) -> PathBuf) {
+    let world = World::new();
+    let at = make(&world);
+    // Seen by nobody, git included.
+    let exclude = git(&world, &at, &["rev-parse", "--path-format=absolute", "--git-path", "info/exclude"]);
+    fs::create_dir_all(Path::new(&exclude).parent().unwrap()).unwrap();
+    fs::write(exclude, ".env\n").unwrap();
+    fs::write(at.join(".env"), "secret of the checkout\n").unwrap();
+    let is_detached = name.starts_with("a detached");
+    let target = if is_detached { "target = \"main\"" } else { "" };
+    let script = serde_json::to_string(&work(&at, &world.repo)).unwrap();
+    let plan = format!(
+        "[run]\nname = \"shape\"\n{target}\n[verify]\ncommand = [\"test\", \"-f\", \"new\"]\n[agents.one]\nowns = [\"**\"]\nrun = [\"sh\", \"-c\", {script}]\n"
+    );
+    let file = world.home().join("shape.toml");
+    fs::write(&file, plan).unwrap();
+    let state = || {
+        let status = git(&world, &at, &["status", "--porcelain", "--ignored"]);
+        (picture(&at), status, git(&world, &at, &["ls-files", "-v", "--", "README.md", "src/b.txt"]))
+    };
+    let sandbox = |arguments: &[&str]| -> Ran {
+        let mut command = world.sandbox_command(arguments);
+        command.current_dir(&at).output().unwrap().into()
+    };
+    let before = state();
+    let ran = sandbox(&["run", file.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{name}: {ran:?} {:?}", sandbox(&["logs", "one"]));
+    assert_eq!(state(), before, "{name}");
+    assert_eq!(git(&world, &at, &["show", "sandbox/shape-1/one:more/deep/more"]), "more", "{name}");
+    let branch = if is_detached { "main".to_owned() } else { git(&world, &at, &["symbolic-ref", "--short", "HEAD"]) };
+    let old = git(&world, &at, &["rev-parse", &branch]);
+    let landed = sandbox(&["land"]);
+    assert_eq!(landed.code, Some(0), "{name}: {landed:?}");
+    let new = git(&world, &at, &["rev-parse", &branch]);
+    assert_eq!(new, git(&world, &at, &["rev-parse", "sandbox/shape-1/integration"]), "{name}");
+    let is_sparse = name.starts_with("a sparse");
+    let brought = git(&world, &at, &["diff-tree", "-r", "--name-status", &old, &new]);
+    // What an agent does not have is not deleted by its not being there.
+    let deleted = if is_sparse { "" } else { "D\tdocs/x.txt\n" };
+    assert_eq!(brought, format!("{deleted}A\tmore/deep/more\nA\tnew\nM\tsrc/a.txt"), "{name}");
+    let (mut untouched, mut after) = (before, state());
+    if !is_detached {
+        assert!(fs::read_to_string(at.join("src/a.txt")).unwrap().contains("changed"), "{name}");
+        let is_outside = name == "a sparse checkout" || name == "a sparse index";
+        assert_eq!(at.join("more").exists(), !is_outside, "{name}");
+        for path in ["src/a.txt", "docs/x.txt", "new", "more", "more/deep", "more/deep/more", "docs"] {
+            untouched.0.remove(path);
+            after.0.remove(path);
+        }
+    }
+    assert_eq!(after, untouched, "{name}");
+    git(&world, &at, &["fsck", "--connectivity-only"]);
+    if name.starts_with("a huge") {
+        let journal = fs::read_to_string(world.store().join("runs/shape-1/journal.jsonl")).unwrap();
+        assert!(journal.contains("not kept") && journal.contains("huge"), "{journal}");
+    }
+}
+
+/// Every file below a folder that is not in its git directory: what kind it is, and its content.
+fn picture(root: &Path) -> BTreeMap<String, String> {
+    let mut seen = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(root).unwrap().as_os_str().as_encoded_bytes().escape_ascii().to_string();
+            let metadata = path.symlink_metadata().unwrap();
+            if name == ".git" {
+                continue;
+            }
+            let text = if metadata.is_dir() {
+                folders.push(path);
+                "a folder".to_owned()
+            } else if metadata.is_symlink() {
+                fs::read_link(&path).unwrap().display().to_string()
+            } else if metadata.len() > 1 << 20 {
+                format!("{} bytes", metadata.len())
+            } else {
+                fs::read(&path).unwrap().escape_ascii().to_string()
+            };
+            seen.insert(name, text);
+        }
+    }
+    seen
+}
+
+/// Those that are refused, and where from.
+const REFUSED: &[Form] = &[
+    ("no commit yet", |world| {
+        let at = world.home().join("unborn");
+        world.git(&["init", "-q", at.to_str().unwrap()]);
+        at
+    }),
+    ("a bare repository", |world| {
+        let at = world.home().join("bare.git");
+        world.git(&["clone", "-q", "--bare", ".", at.to_str().unwrap()]);
+        at
+    }),
+    ("the folder of a git directory", |world| world.repo.join(".git")),
+    ("a work tree that only `core.worktree` names", |world| {
+        let apart = world.home().join("apart");
+        fs::create_dir(&apart).unwrap();
+        world.git(&["config", "core.worktree", apart.to_str().unwrap()]);
+        world.repo.clone()
+    }),
+    ("the home directory", |world| {
+        let at = world.home();
+        git(world, &at, &["init", "-q"]);
+        git(world, &at, &["commit", "-q", "--allow-empty", "-m", "base"]);
+        at
+    }),
+    ("a partial clone without the files", |world| {
+        world.git(&["config", "uploadpack.allowFilter", "true"]);
+        let at = world.home().join("partial");
+        let url = file_url(&world.repo);
+        world.git(&["clone", "-q", "--no-checkout", "--filter=blob:none", &url, at.to_str().unwrap()]);
+        at
+    }),
+    ("an extension that git does not know", |world| {
+        let at = world.home().join("extended");
+        world.git(&["clone", "-q", ".", at.to_str().unwrap()]);
+        git(world, &at, &["config", "core.repositoryFormatVersion", "1"]);
+        git(world, &at, &["config", "extensions.ofTomorrow", "true"]);
+        at
+    }),
+    ("no repository at all", |world| {
+        let at = world.home().join("plain-folder");
+        fs::create_dir(&at).unwrap();
+        at
+    }),
+];
+
+fn refused(name: &str, words: &str, make: fn(&World) -> PathBuf) {
+    let world = World::new();
+    let at = make(&world);
+    let text = "[run]\nname = \"shape\"\n[verify]\ncommand = [\"true\"]\n[agents.one]\nowns = [\"**\"]\nrun = [\"touch\", \"new\"]\n";
+    let file = world.home().join("shape.toml");
+    fs::write(&file, text).unwrap();
+    let listed = || {
+        let mut command = world.command("find");
+        command.current_dir("/").arg(world.home()).arg(world.state()).args(["-printf", "%p %y %s\n"]);
+        let found: Ran = command.output().unwrap().into();
+        let mut lines: Vec<String> = found.stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let before = listed();
+    for arguments in [&["run", file.to_str().unwrap(), "--land"][..], &["exec", "--name", "one", "--", "true"]] {
+        let mut command = world.sandbox_command(arguments);
+        let ran: Ran = command.current_dir(&at).output().unwrap().into();
+        assert!(matches!(ran.code, Some(2 | 4)), "{name}: {ran:?}");
+        assert!(ran.stderr.contains("error: ") && ran.stderr.contains(words), "{name}: no `{words}` in {ran:?}");
+    }
+    assert_eq!(listed(), before, "{name}: nothing is made");
+}
+
+/// The table of the documentation: a kind of repository, and what happens.
+fn documented() -> BTreeMap<String, String> {
+    let text = include_str!("../../docs/repositories.md");
+    let table = text.split("<!-- shapes -->").nth(1).unwrap().split("<!-- end -->").next().unwrap();
+    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
+    let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_owned()).collect() };
+    rows.map(cells).map(|mut cells| (cells.remove(1), cells.remove(1))).collect()
+}
+
 #[test]
-fn agents_work_in_every_form_of_a_repository() {
-    for (name, make) in FORMS {
-        let world = World::new();
-        let at = make(&world);
-        fs::write(at.join(".env"), "secret of the checkout\n").unwrap();
-        let before = git(&world, &at, &["status", "--porcelain"]);
-        let script = format!(
-            "set -e; test \"$(head -1 src/a.txt)\" = 'a line 1'; ! grep -q dirt README.md; echo new > new; git add new; git commit -qm new
-             git log --oneline >/dev/null; git status >/dev/null; git stash list; git gc -q; git fsck --connectivity-only >/dev/null 2>&1
-             ! cat '{0}/.env' '{1}/README.md' 2>/dev/null; echo more > more",
-            at.display().to_string().replace('\'', "'\\''"),
-            world.repo.display()
-        );
-        let mut command = world.command(crate::world::program());
-        command.current_dir(&at).args(["exec", "--name", "one", "--", "sh", "-c", &script]);
-        let ran: Ran = command.output().unwrap().into();
-        // Without a verifier the result is unverified, which has an exit code of its own.
-        assert_eq!(ran.code, Some(1), "{name}: {ran:?}");
-        assert!(ran.stderr.contains("completed") || ran.stdout.contains("completed"), "{name}: {ran:?}");
-        assert_eq!(git(&world, &at, &["show", "sandbox/one-1/one:more"]), "more", "{name}");
-        assert_eq!(git(&world, &at, &["status", "--porcelain"]), before, "{name}");
-        git(&world, &at, &["fsck", "--connectivity-only"]);
-        let listed = git(&world, &at, &["worktree", "list"]);
-        assert!(listed.contains("one-1--one"), "{name}: {listed}");
+fn every_row_of_the_documentation_is_tested() {
+    let documented = documented();
+    let tested: Vec<&str> = WORKS.iter().chain(REFUSED).map(|(name, _)| *name).collect();
+    assert!(tested.iter().all(|name| documented.contains_key(*name)), "{tested:?}");
+    assert_eq!(tested.len(), documented.len(), "{documented:?}");
+    assert!(WORKS.iter().all(|(name, _)| documented[*name] == "works"));
+}
+
+/// A part of those that work, so that several are tried at once.
+fn part_works(part: usize) {
+    for (name, make) in WORKS.iter().skip(part).step_by(3) {
+        works(name, *make);
+    }
+}
+
+#[test]
+fn agents_work_and_land_in_every_form_of_a_repository() {
+    part_works(0);
+}
+
+#[test]
+fn agents_work_and_land_in_every_other_form_of_a_repository() {
+    part_works(1);
+}
+
+#[test]
+fn agents_work_and_land_in_every_third_form_of_a_repository() {
+    part_works(2);
+}
+
+#[test]
+fn what_cannot_be_worked_in_is_refused_before_anything_is_made() {
+    let documented = documented();
+    for (name, make) in REFUSED {
+        refused(name, documented[*name].strip_prefix("refused: ").unwrap(), *make);
     }
 }

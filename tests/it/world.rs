@@ -198,6 +198,12 @@ impl World {
         ran.stdout.trim_end().to_owned()
     }
 
+    /// Runs git in another folder; it must succeed.
+    #[track_caller]
+    pub(crate) fn git_in(&self, folder: &Path, arguments: &[&str]) {
+        Ran::from(self.command("git").current_dir(folder).args(arguments).output().unwrap()).expect(0);
+    }
+
     /// Runs git in the repository.
     pub(crate) fn try_git(&self, arguments: &[&str]) -> Ran {
         let mut command = self.command("git");

@@ -552,7 +552,8 @@ fn the_lock_of_somebody_at_work_stays() {
         let open = fs::File::create(&lock).unwrap();
         assert!(!landing.clear_lock());
         drop(open);
-        assert!(landing.clear_lock() && !lock.exists());
+        // A process that another test is starting has a copy for a moment.
+        assert!((0..50).any(|_| landing.clear_lock()) && !lock.exists());
         // Full: somebody is at an editor, or was, and nothing of what comes in is newer.
         landing.fixture.write(".git/index.lock", "an index\n");
         assert!(!landing.clear_lock());

@@ -133,13 +133,16 @@ fn numbers_of_lines() {
             let text = fixture.repository.load_short_stat(&old, &new).unwrap();
             assert_eq!(text, "2 files changed, 2 insertions(+), 1 deletion(-)");
             assert_eq!(fixture.repository.load_short_stat(&old, &old).unwrap(), "");
-            assert_eq!(fixture.repository.load_line_totals(&old, &new).unwrap(), (2, 1));
+            assert_eq!(fixture.repository.load_summary(&old, &new).unwrap().1, (2, 1));
             let long = "line\n".repeat(20);
             let before = fixture.commit(&[], &[file("x", &long), file("y\tz", "1\n"), file("bin", b"\0a")]);
             let moved =
                 [file("m", long.clone() + "more\n"), file("y\tz", "2\n"), file("bin", b"\0b"), file("n", "n\n")];
             let after = fixture.commit(&[&before], &moved);
-            let totals = fixture.repository.load_line_totals(&fixture.tree(&before), &fixture.tree(&after)).unwrap();
+            let (before, after) = (fixture.tree(&before), fixture.tree(&after));
+            let (changes, totals) = fixture.repository.load_summary(&before, &after).unwrap();
+            assert_eq!(changes, fixture.repository.load_changes(&before, &after, Renames::Find).unwrap());
+            assert_eq!(fixture.repository.load_summary(&before, &before).unwrap(), (Vec::new(), (0, 0)));
             assert_eq!(totals, (3, 1), "a file that moved counts for what changed in it");
         }
     });

@@ -151,6 +151,8 @@ fn write_history(fixture: &Fixture, commits: usize, apart: usize) {
             });
             tree.extend(taken);
             emit(mark, &[parent, second], &before, &tree);
+            // Both go on from it, as where work is merged often; else no two branches would merge for long.
+            heads[other] = (mark, tree.clone());
             heads[at] = (mark, tree);
         } else {
             let mut tree = before.clone();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::world::{World, main_branch, put, remove, run_git, task};
 use crate::git::{Access, Checkout, Command, Forward};
 use crate::integrate::{Integrated, Landed, Settled, settle};
+use crate::model::currency::Release;
 use crate::model::event::{Effect, EffectKind, EventKind, Subject};
 use crate::model::gate::{BlockKind, GateBlock};
 use crate::model::{RefName, RepoPath};
@@ -31,8 +32,16 @@ fn world_with(settings: &str) -> (World, Integrated) {
     (world, made)
 }
 
+/// What is told of landings.
 fn kinds(world: &World) -> Vec<String> {
-    world.journal.borrow().names().into_iter().filter(|name| name.starts_with("effect.")).collect()
+    let events = world.journal.borrow().events();
+    let landings = events.iter().filter(|event| match &event.kind {
+        EventKind::EffectClaimed(effect) | EventKind::EffectConfirmed(effect) | EventKind::EffectReleased(effect) => {
+            effect.effect == EffectKind::Land
+        }
+        _ => false,
+    });
+    landings.map(|event| event.kind.name().to_owned()).collect()
 }
 
 fn refused(landed: Landed) -> Vec<GateBlock> {
@@ -322,6 +331,12 @@ fn claim(world: &World, made: &Integrated, checkout: bool) -> Effect {
         checkout: checkout.then(|| world.root()),
         rescue: Some(RefName::rescue(world.run.id())),
         note: None,
+        invocation: None,
+        works: Vec::new(),
+        observation_key: None,
+        attempt: None,
+        asked: None,
+        release: None,
     };
     world.journal.borrow().record(Subject::run(), EventKind::EffectClaimed(effect.clone())).unwrap();
     effect
@@ -338,7 +353,7 @@ fn a_landing_that_was_cut_short_is_settled_from_what_is_there() {
     let (world, made) = world();
     let open = claim(&world, &made, true);
     let before = world.users();
-    assert_eq!(settled(&world, &open), Settled::Released);
+    assert_eq!(settled(&world, &open), Settled::Released(Release::Untouched));
     assert_eq!((world.users(), world.state().open_claims.len()), (before, 0));
 
     // After all was done.
@@ -394,7 +409,7 @@ fn a_claimed_ref_that_moved_elsewhere_is_released() {
     let open = claim(&world, &made, false);
     let other = world.commit(&world.base, std::slice::from_ref(&world.base), &[put("b.txt", "x\n")]);
     world.run("update-ref", &["refs/heads/main", other.as_str()]);
-    assert_eq!(settled(&world, &open), Settled::Released);
+    assert_eq!(settled(&world, &open), Settled::Released(Release::Moved));
     assert_eq!(world.land(&made), Landed::Moved { found: Some(other.object().clone()) });
 }
 

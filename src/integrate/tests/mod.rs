@@ -1,6 +1,7 @@
 //! Tests of merging and landing, on real repositories.
 
 mod cases;
+mod currency;
 mod forks;
 mod killed;
 mod landing;

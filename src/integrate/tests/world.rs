@@ -19,6 +19,7 @@ use crate::git::{Access, Command, Git, Input, NewCommit, Repository};
 use crate::integrate::facts::signature;
 use crate::integrate::{Facts, Fork, Integrated, Integration, Landed, Landing, fork_point, integrate, land};
 use crate::model::change::{Actor, GitProgressState};
+use crate::model::currency::{Asker, Authority};
 use crate::model::event::{
     AgentBrief, AttemptFinished, AttemptStarted, Event, EventKind, Identity, Invocation, RunStarted, Subject,
     TurnFinished, VERSION,
@@ -113,6 +114,20 @@ pub(super) fn task(agent: &str, owns: &[&str], after: &[&str]) -> AgentTask {
         attempts: 3,
         turns: Vec::new(),
         sandbox: SandboxSettings::default(),
+    }
+}
+
+/// By whose leave something is done, and how it is waited.
+pub(super) struct Leave<'a> {
+    pub(super) asked: Asker,
+    pub(super) authority: Authority,
+    pub(super) ending: &'a dyn Fn() -> bool,
+    pub(super) pause: &'a dyn Fn(Duration),
+}
+
+impl Default for Leave<'_> {
+    fn default() -> Self {
+        Self { asked: Asker::User, authority: Authority::Granted, ending: &|| false, pause: &|_| {} }
     }
 }
 
@@ -434,12 +449,20 @@ impl World {
     }
 
     pub(super) fn try_integrate(&self) -> Result<Integrated, crate::integrate::Error> {
+        self.integrate_with(&Leave::default())
+    }
+
+    pub(super) fn integrate_with(&self, leave: &Leave<'_>) -> Result<Integrated, crate::integrate::Error> {
         let state = self.state();
         let journal = self.journal.borrow();
         integrate(&Integration {
             facts: self.facts(&state),
             target: Some(main_branch()),
             onto: self.repository.resolve("main").unwrap(),
+            asked: leave.asked,
+            authority: leave.authority,
+            ending: leave.ending,
+            pause: leave.pause,
             journal: &*journal,
         })
     }
@@ -452,6 +475,15 @@ impl World {
         &self,
         integrated: &Integrated,
         target: &RefName,
+    ) -> Result<Landed, crate::integrate::Error> {
+        self.land_with(integrated, target, &Leave::default())
+    }
+
+    pub(super) fn land_with(
+        &self,
+        integrated: &Integrated,
+        target: &RefName,
+        leave: &Leave<'_>,
     ) -> Result<Landed, crate::integrate::Error> {
         let state = self.state();
         let journal = self.journal.borrow();
@@ -468,6 +500,10 @@ impl World {
             timeout: Duration::from_mins(1),
             patience: Patience::default(),
             notice: &|_| {},
+            asked: leave.asked,
+            authority: leave.authority,
+            ending: leave.ending,
+            pause: leave.pause,
             journal: &*journal,
         })
     }

@@ -42,6 +42,7 @@ pub fn durability(kind: &EventKind) -> Durability {
         | EventKind::ChangeDetected(_)
         | EventKind::ScopeWarning(_)
         | EventKind::OverlapPredicted(_)
+        | EventKind::TargetMoved(_)
         | EventKind::CheckpointCreated(_)
         | EventKind::VerifierFresh(_)
         | EventKind::CompletionBlocked(_) => Durability::Chatter,

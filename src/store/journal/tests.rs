@@ -210,6 +210,32 @@ fn there_is_one_writer() {
 }
 
 #[test]
+fn who_lost_the_run_writes_nothing_more_into_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = run(folder.path());
+    let (mut stale, _) = open(&run).unwrap();
+    stale.append(Subject::run(), enter("login-1")).unwrap();
+    // Somebody took the lock's file away, and another coordinator holds the run now.
+    std::fs::remove_file(run.lock()).unwrap();
+    let (mut next, opened) = open(&run).unwrap();
+    assert_eq!(opened.events.len(), 1);
+    let refused = |writer: &mut JournalWriter| match writer.append(Subject::run(), end()) {
+        Err(error @ Error::TakenOver { .. }) => assert!(error.to_string().contains("`login-1` was taken over")),
+        other => panic!("{other:?}"),
+    };
+    refused(&mut stale);
+    next.append(Subject::run(), exit("login-1")).unwrap();
+    assert!(matches!(stale.append(Subject::run(), end()), Err(Error::JournalStopped { .. })), "for good");
+    assert_eq!(read(&run).unwrap().events.len(), 2);
+
+    // One that is written behind another's back is noticed as well.
+    let line = std::fs::read(run.journal()).unwrap();
+    OpenOptions::new().append(true).open(run.journal()).unwrap().write_all(&line).unwrap();
+    refused(&mut next);
+    drop(stale);
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "a file of someone else's")]
 fn a_journal_that_took_an_error_takes_nothing_more() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ pub struct JournalWriter {
     end: Position,
     clock: Clock,
     failed: bool,
-    _lock: RunLock,
+    lock: RunLock,
 }
 
 /// What was found on opening.
@@ -81,7 +81,7 @@ impl JournalWriter {
         if is_new {
             atomic::sync_dir(run.root())?;
         }
-        let mut writer = Self { run: run.clone(), file, end: found.end, clock, failed: false, _lock: lock };
+        let mut writer = Self { run: run.clone(), file, end: found.end, clock, failed: false, lock };
         let mut opened = Opened { events: found.events, repair: None };
         if let Some(torn) = found.torn {
             opened.repair = Some(writer.repair(torn, &mut opened.events)?);
@@ -107,6 +107,7 @@ impl JournalWriter {
         if self.failed {
             return Err(Error::JournalStopped { path });
         }
+        self.require_ours(&path).inspect_err(|_| self.failed = true)?;
         let event = Event {
             v: VERSION,
             seq: self.end.events + 1,
@@ -127,6 +128,16 @@ impl JournalWriter {
         }
         self.end = Position { offset: self.end.offset + line.len() as u64, events: event.seq };
         Ok(event)
+    }
+
+    /// Refuses to write once another process can have taken the run over: the lock's file is not the one we hold any more, or
+    /// somebody else has written.
+    fn require_ours(&self, path: &Path) -> Result<(), Error> {
+        let length = self.file.metadata().map_err(Error::io("look at", path))?.len();
+        if self.lock.is_of(&self.run)? && length == self.end.offset {
+            return Ok(());
+        }
+        Err(Error::TakenOver { run: self.run.id().clone() })
     }
 
     /// Waits until everything appended is on disk.
