@@ -53,6 +53,9 @@ pub(crate) fn launch(launcher: &Launcher) -> Result<(Child, Control), StartError
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        // What a terminal sends to all that runs in it (Ctrl-C, Ctrl-Z, its own end) is for the parent, who ends the box in
+        // order.
+        .process_group(0)
         .spawn()
         .map_err(|source| StartError::Launch { exe: launcher.exe.clone(), source })?;
     Ok((child, control))

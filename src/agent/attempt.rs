@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::{Ask, Clerk};
+use super::clock::WorkClock;
 use super::denials::{Denials, Reach};
 use super::error::Error;
 use super::network::{self, Gateway};
@@ -74,6 +75,8 @@ pub struct Assignment<'a> {
     pub stop: CancellationToken,
     /// Told when not even the grace period counts any more.
     pub kill: CancellationToken,
+    /// By what its time is measured.
+    pub clock: WorkClock,
 }
 
 /// How an attempt ended, and where it leaves the worktree.
@@ -115,7 +118,7 @@ type Going<T> = Result<Result<T, Stop>, Error>;
 /// Makes the attempt.
 pub async fn run(assignment: Assignment<'_>) -> Result<AttemptEnd, Error> {
     let begun = Instant::now();
-    let mut attempt = Attempt::new(&assignment, begun);
+    let mut attempt = Attempt::new(&assignment);
     let worked = match attempt.open_box().await {
         Ok(Err(stop)) => Ok(Some(stop)),
         Ok(Ok(Opened { boxed, mut socket, gateway })) => {
@@ -170,7 +173,7 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(of: &'a Assignment<'a>, begun: Instant) -> Self {
+    fn new(of: &'a Assignment<'a>) -> Self {
         let limits = &of.task.sandbox.limits;
         let ledger = Ledger {
             repository: &of.capturer.repository,
@@ -186,7 +189,8 @@ impl<'a> Attempt<'a> {
             enforcement: None,
             scribe: Scribe { capturer: of.capturer, workspace: of.workspace, ledger, journal: of.journal },
             bounds: Bounds {
-                deadline: begun + limits.time.unsigned_abs(),
+                deadline: of.clock.now() + limits.time.unsigned_abs(),
+                clock: of.clock.clone(),
                 idle: limits.idle.unsigned_abs(),
                 output: Allowance::new(limits.output),
                 stop: of.stop.clone(),
@@ -456,7 +460,7 @@ impl<'a> Attempt<'a> {
                 Happening::Ended(ended) => return Ok(Ok(ended)),
                 Happening::Requested(Request { wish: Wish::Paths(ask), asker }) => {
                     self.answer(id(*turn), ask, asker).await?;
-                    supervisor.heard();
+                    supervisor.heard(&self.bounds);
                 }
                 Happening::Requested(Request { wish: Wish::Turn(label), asker }) => {
                     let at = TurnId::new(self.of.attempt, *turn);
@@ -466,7 +470,7 @@ impl<'a> Attempt<'a> {
                         self.scribe.record(Subject::turn(agent, next), EventKind::TurnStarted(started.clone()))?;
                         log = OutputLog::open(&self.of.run.output(agent, next))?;
                     }
-                    supervisor.heard();
+                    supervisor.heard(&self.bounds);
                 }
             }
         }
@@ -567,7 +571,7 @@ impl<'a> Attempt<'a> {
         match boxed.spawn(command).await {
             Ok(child) => {
                 failpoint::after("command", "agent");
-                Ok(Ok(Supervisor::new(child, output)))
+                Ok(Ok(Supervisor::new(child, output, &self.bounds)))
             }
             Err(SpawnError::Box(error)) => Err(Error::Box(error)),
             Err(error) => Ok(Err(Stop::new(AttemptOutcome::CouldNotStart, not_started(&error, folder)))),

@@ -10,6 +10,7 @@
 
 pub mod ask;
 pub mod attempt;
+pub mod clock;
 pub mod denials;
 mod error;
 pub mod network;

@@ -14,6 +14,7 @@ use tokio::net::unix::pipe;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::clock::WorkClock;
 use super::error::Error;
 use super::output::{Allowance, OutputLog};
 use super::socket::{AgentSocket, Request};
@@ -28,6 +29,8 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// The bounds of an attempt, as far as they are used up.
 #[derive(Debug)]
 pub struct Bounds {
+    /// By what its time is measured.
+    pub clock: WorkClock,
     /// When its time is over.
     pub deadline: Instant,
     /// The longest silence.
@@ -96,13 +99,14 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Watches `child`, whose output comes through `output`.
-    pub fn new(child: Child, output: pipe::Receiver) -> Self {
-        Self { child, output: Some(output), last_output: Instant::now(), cut: None, terminated_at: None, killed: false }
+    pub fn new(child: Child, output: pipe::Receiver, bounds: &Bounds) -> Self {
+        let last_output = bounds.clock.now();
+        Self { child, output: Some(output), last_output, cut: None, terminated_at: None, killed: false }
     }
 
     /// Counts the time spent elsewhere, as in a capture the agent asked for, as no silence of its own.
-    pub fn heard(&mut self) {
-        self.last_output = Instant::now();
+    pub fn heard(&mut self, bounds: &Bounds) {
+        self.last_output = bounds.clock.now();
     }
 
     /// Waits for the next thing that happens.
@@ -117,6 +121,7 @@ impl Supervisor {
         let mut chunk = vec![0; 64 * 1024];
         loop {
             let (deadline, silence) = (self.deadline(bounds), self.last_output + bounds.idle);
+            let clock = bounds.clock.clone();
             // The deadline stands before the output, for a command that prints without a pause must not put off its own
             // end; silence stands behind it, for there is none while there is output to read.
             tokio::select! {
@@ -131,11 +136,11 @@ impl Supervisor {
                 }
                 () = bounds.kill.cancelled(), if !self.killed => {
                     self.cut.get_or_insert(Cut::Stopped);
-                    self.terminated_at.get_or_insert_with(Instant::now);
+                    self.terminated_at.get_or_insert_with(|| clock.now());
                     self.kill(boxed).await?;
                 }
                 () = bounds.stop.cancelled(), if self.cut.is_none() => self.cut = Some(Cut::Stopped),
-                () = tokio::time::sleep_until(deadline), if !self.killed => {
+                () = clock.sleep_until(deadline), if !self.killed => {
                     self.cut.get_or_insert(Cut::TimedOut);
                 }
                 request = next_request(requests.as_deref_mut()), if self.cut.is_none() => {
@@ -145,9 +150,9 @@ impl Supervisor {
                     Some(length) => self.take_in(&chunk[..length], bounds, log, on_output)?,
                     None => self.output = None,
                 },
-                () = tokio::time::sleep_until(silence), if self.cut.is_none() => self.cut = Some(Cut::Idle),
+                () = clock.sleep_until(silence), if self.cut.is_none() => self.cut = Some(Cut::Idle),
             }
-            self.carry_out(boxed).await?;
+            self.carry_out(boxed, &clock).await?;
         }
     }
 
@@ -163,7 +168,7 @@ impl Supervisor {
         log: &mut OutputLog,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<(), Error> {
-        self.last_output = Instant::now();
+        self.last_output = bounds.clock.now();
         let (kept, over) = bounds.output.take(chunk);
         if !kept.is_empty() {
             log.append(kept)?;
@@ -181,13 +186,13 @@ impl Supervisor {
     }
 
     /// Does what the state asks for: asks the command to end, then kills it.
-    async fn carry_out(&mut self, boxed: &Sandbox) -> Result<(), Error> {
+    async fn carry_out(&mut self, boxed: &Sandbox, clock: &WorkClock) -> Result<(), Error> {
         match (self.cut, self.terminated_at) {
             (Some(_), None) => {
-                self.terminated_at = Some(Instant::now());
+                self.terminated_at = Some(clock.now());
                 boxed.terminate(sandbox::Signal::SIGTERM).await.map_err(Error::Box)
             }
-            (Some(_), Some(at)) if !self.killed && at.elapsed() >= GRACE => self.kill(boxed).await,
+            (Some(_), Some(at)) if !self.killed && clock.now() >= at + GRACE => self.kill(boxed).await,
             (None, _) | (Some(_), Some(_)) => Ok(()),
         }
     }

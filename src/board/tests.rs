@@ -24,6 +24,7 @@ fn agent(text: &str) -> AgentState {
         stage: None,
         attempts: Vec::new(),
         merge: None,
+        retry: None,
         merging: None,
     }
 }

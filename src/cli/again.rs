@@ -7,7 +7,7 @@ use super::going::{Telling, drive};
 use super::printer::Printer;
 use super::settings::Settings;
 use crate::run::Site;
-use crate::run::reopen::Reopened;
+use crate::run::reopen::{From, Reopened};
 use crate::store::RunDir;
 
 /// Previews and candidate anew, then the verifier.
@@ -44,16 +44,29 @@ pub(super) fn retry(args: &RetryArgs, settings: &Settings, printer: &mut Printer
     let (site, run) = find(args.run.as_deref(), settings)?;
     let state = super::select::load(&run)?;
     let agent = super::select::agent(&args.agent, &state)?.name.clone();
-    let fresh = args.fresh;
+    let from = match (args.fresh, args.from_fork) {
+        (true, _) => From::Candidate,
+        (false, true) => From::Fork,
+        (false, false) => From::Worktree,
+    };
+    // There is no candidate before all agents have ended: what lives is asked for what it can do.
+    if from != From::Candidate
+        && let Some(queued) = super::steer::retry(&run, &agent, from == From::Fork, printer)?
+    {
+        return Ok(queued);
+    }
     let allowed = args.degraded.layers();
     drive(settings, printer, Telling::Answer("retry"), move |observer, signals| async move {
-        Reopened::open(site, run, &allowed, observer, signals).await?.retry(&agent, fresh).await
+        Reopened::open(site, run, &allowed, observer, signals).await?.retry(&agent, from).await
     })
 }
 
-/// Goes on with a run that was cut short, to its end.
+/// Goes on with a run that was cut short, to its end; or with one that is at work and paused.
 pub(super) fn resume(args: &GoOnArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let (site, run) = find(args.run.as_deref(), settings)?;
+    if let Some(continued) = super::steer::resume(&run, printer)? {
+        return Ok(continued);
+    }
     let allowed = args.degraded.layers();
     drive(settings, printer, Telling::Events, move |observer, signals| async move {
         Reopened::open(site, run, &allowed, observer, signals).await?.resume().await

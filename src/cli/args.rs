@@ -150,10 +150,10 @@ Examples:
   sandbox land login-3
   sandbox land --hooks    ask your own pre-merge-commit hook first")]
     Land(LandArgs),
-    /// Go on with a run that was cut short, to its end
+    /// Go on with a run that was cut short, to its end, or with one that is paused
     #[command(after_help = "\
 What was done is not done again. Agents that were at work have their attempt once more, in the same worktree; what they had
-changed is kept as a turn of its own.
+changed is kept as a turn of its own. A run that is at work and paused goes on.
 
 Examples:
   sandbox resume
@@ -162,15 +162,29 @@ Examples:
     /// Try an agent again
     #[command(after_help = "\
 Examples:
-  sandbox retry parser            in the same worktree, nothing wiped
-  sandbox retry parser --fresh    in a new worktree, on top of what has been merged")]
+  sandbox retry parser                in the same worktree, nothing wiped
+  sandbox retry parser --fresh        in a new worktree, on top of what has been merged
+  sandbox retry parser --from-fork    in a new worktree, from where it began")]
     Retry(RetryArgs),
-    /// End a run that is under way; what was done so far is kept
+    /// Leave an agent out of a run; what it did so far is kept
+    #[command(after_help = "\
+Examples:
+  sandbox skip parser
+  sandbox skip parser --run login-3")]
+    Skip(SkipArgs),
+    /// Begin nothing new in a run; what is at work goes on
+    #[command(after_help = "\
+Examples:
+  sandbox pause
+  sandbox resume    goes on")]
+    Pause(RunOnly),
+    /// End a run that is under way, or one agent of it; what was done so far is kept
     #[command(after_help = "\
 Examples:
   sandbox stop
-  sandbox stop login-3")]
-    Stop(RunOnly),
+  sandbox stop login-3
+  sandbox stop parser    ends one agent; the others go on")]
+    Stop(StopArgs),
     /// List the runs of this repository
     #[command(after_help = "\
 Examples:
@@ -254,6 +268,8 @@ impl Verb {
             Self::Resume(_) => "resume",
             Self::Retry(_) => "retry",
             Self::Stop(_) => "stop",
+            Self::Pause(_) => "pause",
+            Self::Skip(_) => "skip",
             Self::Runs => "runs",
             Self::Clean(_) => "clean",
             Self::Doctor(_) => "doctor",
@@ -577,9 +593,36 @@ pub struct RetryArgs {
     /// In a new worktree, on top of what has been merged; the old one is kept
     #[arg(long)]
     pub fresh: bool,
+    /// In a new worktree, made from where the last one was made from; the old one is kept
+    #[arg(long, conflicts_with = "fresh")]
+    pub from_fork: bool,
     /// What boxes may do without.
     #[command(flatten)]
     pub degraded: Degraded,
+}
+
+/// `skip`
+#[derive(Debug, Clone, Args)]
+pub struct SkipArgs {
+    /// The agent
+    pub agent: String,
+    /// The run [default: the newest]
+    #[arg(long)]
+    pub run: Option<String>,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
+}
+
+/// `stop`
+#[derive(Debug, Clone, Args)]
+pub struct StopArgs {
+    /// A run, or an agent of the newest run [default: the newest run]
+    #[arg(value_name = "RUN|AGENT")]
+    pub name: Option<String>,
+    /// The run; a name before it is an agent's then
+    #[arg(long)]
+    pub run: Option<String>,
 }
 
 /// `clean`

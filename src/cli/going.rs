@@ -21,7 +21,7 @@ use crate::model::run::RunState;
 use crate::report::human::Human;
 use crate::report::summary::SummaryData;
 use crate::report::{Envelope, Facts, live, text};
-use crate::run::{self, Observer, Report, Signals};
+use crate::run::{self, Ending, Observer, Report, Signals};
 
 /// How often a live block is drawn anew while nothing happens: its clocks go on.
 const TICK: Duration = Duration::from_millis(500);
@@ -103,7 +103,7 @@ where
         let observer = Box::new(wire);
         let working = scope.spawn(|| {
             runtime.block_on(async {
-                let signals = Signals::listen()?;
+                let signals = Signals::listen(leave)?;
                 work(observer, signals).await
             })
         });
@@ -114,6 +114,12 @@ where
     let report =
         report.map_err(|_| Error::new(ErrorKind::Internal, "the run met a fault of ours"))?.map_err(Error::from)?;
     conclude(&report, settings, printer, telling)
+}
+
+/// Ends the program where it stands. Whatever it waits for, a terminal that takes nothing among it, is not waited for.
+#[expect(clippy::exit, reason = "who asks a third time, or has waited a minute, is not to wait any more")]
+pub(super) fn leave(ending: Ending) {
+    std::process::exit(ending.exit_code().into());
 }
 
 fn conclude(report: &Report, settings: &Settings, printer: &mut Printer, telling: Telling) -> Result<Exit, Error> {

@@ -43,6 +43,7 @@ pub mod select;
 pub mod settings;
 mod sockets;
 mod status;
+mod steer;
 mod stop;
 mod turn;
 mod usage;
@@ -129,6 +130,8 @@ fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Ex
         Verb::Land(args) => again::land(&args, settings, printer),
         Verb::Retry(args) => again::retry(&args, settings, printer),
         Verb::Stop(args) => stop::stop(&args, settings, printer),
+        Verb::Pause(args) => steer::pause(&args, settings, printer),
+        Verb::Skip(args) => steer::skip(&args, settings, printer),
         Verb::Runs => runs::runs(settings, printer),
         Verb::Clean(args) => clean::clean(&args, settings, printer),
         Verb::Plan(args::PlanArgs { verb: args::PlanVerb::Check(args) }) => plan::check(&args, settings, printer),

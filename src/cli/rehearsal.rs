@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use sandbox::Host;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::clock::WorkClock;
 use crate::agent::{self, Assignment, attempt::with_causes};
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Access, Command, Git, Place, Repository};
@@ -118,6 +119,7 @@ async fn perform(git: &Git, host: &Host, environment: &HostEnvironment) -> Resul
         journal: &journal,
         stop: CancellationToken::new(),
         kill: CancellationToken::new(),
+        clock: WorkClock::default(),
     });
     let end = end.await.map_err(|error| told(&error))?;
     if end.outcome != AttemptOutcome::Completed {

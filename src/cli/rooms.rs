@@ -162,9 +162,20 @@ impl From<run::Error> for Error {
                 let error = Self::new(ErrorKind::Environment, cause).hint(fix);
                 hinted(error, flag.map(|flag| format!("to go on without it, and have that recorded: {flag}")))
             }
+            Run::Refused { ref run, .. } | Run::NoAnswer { ref run, .. } => {
+                let (run, made) = (run.clone(), Self::of(error.fault(), error));
+                made.hint(format!("`sandbox status {run}` shows what it does; `sandbox stop {run}` ends it"))
+                    .in_run(&run)
+            }
+            Run::NotAtWork { ref run, .. } => {
+                let (run, made) = (run.clone(), Self::of(error.fault(), error));
+                made.hint(format!("`sandbox resume {run}` goes on with it")).in_run(&run)
+            }
             Run::NoHome
             | Run::Signals(_)
             | Run::Hooks(_)
+            | Run::Control { .. }
+            | Run::NotSkipped { .. }
             | Run::NotStopped { .. }
             | Run::NoTarget { .. }
             | Run::NoAgent { .. }

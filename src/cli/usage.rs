@@ -37,7 +37,7 @@ fn glimpse(args: &[OsString]) -> Glimpse {
 }
 
 /// The words one can begin with. A test compares them with what clap knows.
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 23] = [
     "run",
     "exec",
     "status",
@@ -49,6 +49,8 @@ const VERBS: [&str; 21] = [
     "land",
     "resume",
     "retry",
+    "skip",
+    "pause",
     "stop",
     "runs",
     "clean",

@@ -122,6 +122,12 @@ event_kinds! {
     RunStarted(Box<RunStarted>) = "run.started",
     /// The run ended, or a verb that went on with it did.
     RunFinished(RunFinished) = "run.finished",
+    /// Nothing new begins until the run is continued.
+    RunPaused(Asked) = "run.paused",
+    /// A paused run goes on.
+    RunContinued(Asked) = "run.continued",
+    /// An agent that has ended is to be tried again in this very run.
+    RetryRequested(RetryRequested) = "retry.requested",
     /// Work of one kind began.
     StageEnter(StageEnter) = "stage.enter",
     /// Work of one kind ended, however.
@@ -301,6 +307,39 @@ pub struct RunFinished {
     pub complete: bool,
     /// What the target was set to, where it was.
     pub landed: Option<CommitId>,
+}
+
+/// Who asked for something while a run was under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requester {
+    /// The process that asked; `null` where it lives in another namespace of processes.
+    pub pid: Option<u32>,
+    /// Its user.
+    pub uid: u32,
+}
+
+impl Requester {
+    /// For a reason in a line: ` by process 7`, or nothing.
+    pub fn words(&self) -> String {
+        self.pid.map(|pid| format!(" by process {pid}")).unwrap_or_default()
+    }
+}
+
+/// Data of `run.paused` and `run.continued`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Who asked for it.
+    pub by: Requester,
+}
+
+/// Data of `retry.requested`. Written before the attempt is promised to whoever asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryRequested {
+    /// Whether it begins in a new worktree, made from the agent's own fork point.
+    pub from_fork: bool,
+    /// Who asked for it.
+    pub by: Requester,
 }
 
 /// The kinds of work a run consists of.
@@ -790,6 +829,9 @@ impl EventKind {
                 EffectKind::Merge => None,
             },
             Self::RunFinished(_)
+            | Self::RunPaused(_)
+            | Self::RunContinued(_)
+            | Self::RetryRequested(_)
             | Self::StageEnter(_)
             | Self::StageExit(_)
             | Self::AttemptStarted(_)

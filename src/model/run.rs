@@ -11,8 +11,8 @@ use super::change::GitCheckpoint;
 use super::currency::{Item, State};
 use super::event::{
     AttemptFinished, AttemptStarted, CandidateAdvanced, Currency, Effect, EffectKind, Event, EventKind, GateDecided,
-    Invocation, MergePreviewed, OverlapPredicted, PreviewResult, RunFinished, RunStarted, Shape, Stage, TargetMoved,
-    TurnFinished, VerifyFinished,
+    Invocation, MergePreviewed, OverlapPredicted, PreviewResult, RetryRequested, RunFinished, RunStarted, Shape, Stage,
+    TargetMoved, TurnFinished, VerifyFinished,
 };
 use super::ids::{AgentName, CardId, CommitId, RunId, TurnId};
 use super::outcome::AttemptOutcome;
@@ -32,6 +32,8 @@ pub struct RunState {
     pub started_at: Option<Timestamp>,
     /// How it ended; `None` while a coordinator works on it, or where one died.
     pub finished: Option<RunFinished>,
+    /// Whether nothing new is to begin until it is continued.
+    pub paused: bool,
     /// The coordinator that wrote last.
     pub invocation: Option<Invocation>,
     /// The stage of the whole run.
@@ -85,6 +87,8 @@ pub struct AgentState {
     pub attempts: Vec<AttemptState>,
     /// What came of merging it.
     pub merge: Option<MergeState>,
+    /// That it is to be tried again, and how, until that attempt is told of.
+    pub retry: Option<RetryRequested>,
     /// How putting it on the candidate stands, once it was previewed.
     pub merging: Option<Item>,
 }
@@ -189,6 +193,7 @@ impl RunState {
             started: None,
             started_at: None,
             finished: None,
+            paused: false,
             invocation: None,
             stage: None,
             agents: Vec::new(),
@@ -245,6 +250,15 @@ impl RunState {
                 self.landed = finished.landed.clone().or_else(|| self.landed.clone());
                 self.finished = Some(finished.clone());
                 self.stage = None;
+                // Whoever goes on with it means it to go on.
+                self.paused = false;
+            }
+            EventKind::RunPaused(_) => self.paused = true,
+            EventKind::RunContinued(_) => self.paused = false,
+            EventKind::RetryRequested(requested) => {
+                if let Some(agent) = self.subject_agent(event) {
+                    agent.retry = Some(*requested);
+                }
             }
             EventKind::StageEnter(enter) => {
                 self.finished = None;
@@ -347,6 +361,7 @@ impl RunState {
                 stage: None,
                 attempts: Vec::new(),
                 merge: None,
+                retry: None,
                 merging: None,
             })
             .collect();
@@ -364,6 +379,7 @@ impl RunState {
         let agent = self.subject_agent(event)?;
         let index = agent.attempts.iter().position(|attempt| attempt.number == number);
         let index = index.unwrap_or_else(|| {
+            agent.retry = None;
             agent.attempts.push(AttemptState {
                 number,
                 started: None,
@@ -482,8 +498,17 @@ impl RunState {
     /// Whether previews and candidate are of what the agents have now. An attempt since, or an integration that was cut
     /// short, leaves them otherwise.
     pub fn is_integrated(&self) -> bool {
-        let mut completed = self.agents.iter().filter(|agent| agent.outcome() == Some(AttemptOutcome::Completed));
-        self.candidate.is_some() && completed.all(|agent| self.settled(agent).is_some())
+        let is_completed = |agent: &&AgentState| agent.outcome() == Some(AttemptOutcome::Completed);
+        let mut completed = self.agents.iter().filter(is_completed);
+        // What an agent made is taken out again when it is skipped.
+        let holds_a_skipped_one = self.agents.iter().any(|agent| self.holds_skipped(agent));
+        self.candidate.is_some() && !holds_a_skipped_one && completed.all(|agent| self.settled(agent).is_some())
+    }
+
+    /// Whether the candidate has work of an agent that was skipped since.
+    pub fn holds_skipped(&self, agent: &AgentState) -> bool {
+        let is_merged = self.candidate.as_ref().is_some_and(|candidate| candidate.merged.contains(&agent.name));
+        is_merged && agent.outcome() == Some(AttemptOutcome::Skipped)
     }
 
     /// What came of merging the present work of an agent, if that is told in full: it is part of the candidate, or the card

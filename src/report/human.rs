@@ -63,6 +63,14 @@ impl Human {
         match &event.kind {
             EventKind::RunStarted(started) => normal(run_started(event, started)),
             EventKind::RunFinished(finished) => normal(self.run_finished(finished)),
+            EventKind::RunPaused(asked) => {
+                loud(format!("paused{}: nothing new begins until `sandbox resume {}`", asked.by.words(), event.run_id))
+            }
+            EventKind::RunContinued(_) => loud("continued".to_owned()),
+            EventKind::RetryRequested(requested) => {
+                let how = if requested.from_fork { ", from its fork point" } else { "" };
+                normal(format!("is to be tried again{how}, asked for{}", requested.by.words()))
+            }
             EventKind::StageEnter(enter) => Some(stage_enter(enter)),
             EventKind::StageExit(exit) => {
                 let time = text::millis(exit.duration_ms);

@@ -52,7 +52,7 @@ fn head(status: &StatusData) -> String {
         .map_or_else(String::new, |seconds| format!(" {}", text::duration(jiff::SignedDuration::from_secs(seconds))));
     let count = |name: &str| status.counts.get(name).copied().unwrap_or(0);
     let done = count("passed") + count("failed");
-    let mut line = format!("{}  {}{elapsed}  {done}/{} done", status.run, status.state.name(), count("total"));
+    let mut line = format!("{}  {}{elapsed}  {done}/{} done", status.run, status.state_words(), count("total"));
     if count("failed") > 0 {
         line.extend([", ", &count("failed").to_string(), " failed"]);
     }

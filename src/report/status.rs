@@ -482,6 +482,8 @@ pub struct StatusData {
     pub run: RunId,
     /// How it stands: `running`, `interrupted`, `complete`, `incomplete`, `landed`.
     pub state: RunCondition,
+    /// Whether nothing new is to begin until it is continued.
+    pub paused: bool,
     /// The process that coordinates it, or did.
     pub coordinator_pid: Option<u32>,
     /// What is being done for the run as a whole.
@@ -560,6 +562,7 @@ impl StatusData {
         Self {
             run: state.run_id.clone(),
             state: condition,
+            paused: state.paused,
             coordinator_pid: state.invocation.as_ref().map(|invocation| invocation.pid),
             stage: state.stage,
             started_at: state.started_at,
@@ -636,6 +639,10 @@ impl StatusData {
             lines.push(format!("candidate {} ({merged})", candidate.commit.short()));
         }
         lines.extend(history_lines(&self.agents, look));
+        if self.paused {
+            let line = format!("paused    nothing new begins until `sandbox resume {}`", self.run);
+            lines.push(Tone::Warn.paint(&line, look));
+        }
         if let Some(line) = degraded_line(&self.degraded, self.leaky_possible, look) {
             lines.push(line);
         }
@@ -672,8 +679,17 @@ impl StatusData {
         format!(
             "{}  {}{elapsed}  ({counts})",
             Tone::Strong.paint(self.run.as_str(), look),
-            self.state.tone().paint(self.state.name(), look)
+            self.state.tone().paint(self.state_words(), look)
         )
+    }
+
+    /// How the run stands, in a few words.
+    pub(super) fn state_words(&self) -> &'static str {
+        match (self.state, self.paused) {
+            (RunCondition::Running, true) => "running, paused",
+            (RunCondition::Interrupted, true) => "interrupted while paused",
+            (state, _) => state.name(),
+        }
     }
 
     /// Nobody runs any more where the coordinator is gone.

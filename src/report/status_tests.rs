@@ -74,12 +74,24 @@ fn complete() {
 }
 
 #[test]
+fn a_paused_run_is_told_as_such_alive_or_not() {
+    let paused = RunState { paused: true, ..samples::running() };
+    for (alive, words) in [(true, "running, paused"), (false, "interrupted while paused")] {
+        let data = StatusData::of(&paused, &samples::facts(75, alive));
+        let text = data.render(Look::PLAIN);
+        assert!(text.starts_with(&format!("login-3  {words} ")), "{text}");
+        assert!(text.contains("until `sandbox resume login-3`"), "{text}");
+    }
+}
+
+#[test]
 fn json() {
     let data = StatusData::of(&samples::running(), &samples::facts(75, true));
     insta::assert_snapshot!(serde_json::to_string_pretty(&data).unwrap(), @r#"
     {
       "run": "login-3",
       "state": "running",
+      "paused": false,
       "coordinatorPid": 4711,
       "stage": null,
       "startedAt": "2025-06-15T15:06:40Z",

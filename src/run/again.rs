@@ -105,6 +105,7 @@ mod tests {
                 attempts: numbered.collect(),
                 merge: None,
                 merging: None,
+                retry: None,
             };
             assert_eq!(spent(&agent), expected, "{attempts:?}");
         }

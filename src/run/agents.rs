@@ -1,16 +1,14 @@
-//! Carrying the agents through their attempts, as many at once as the plan says.
+//! Carrying one agent from its worktree through its attempts.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::again::{self, Next};
 use super::error::Error;
 use super::finish::started_of;
-use super::forecaster::Forecaster;
 use super::recorder::Recorder;
-use super::scheduler::{self, Entry, Stand};
 use super::signals::Signals;
 use super::site::Site;
 use crate::agent::{self, Assignment, AttemptEnd};
@@ -55,85 +53,31 @@ pub(super) enum Opening {
     },
     /// It has ended because of one it builds on, which may end otherwise now.
     WasBlocked,
+    /// It has, and begins afresh in a new worktree made from its own fork point, with so many attempts.
+    Afresh {
+        /// How many.
+        attempts: u32,
+    },
 }
 
-/// Carries all agents of the plan to an end, each from how it stands.
-pub(super) async fn run_all(
-    crew: &Arc<Crew>,
-    jobs: usize,
-    opening: impl Fn(&AgentTask) -> Opening,
-) -> Result<(), Error> {
-    let openings: HashMap<AgentName, Opening> =
-        crew.plan.agents.iter().map(|task| (task.name.clone(), opening(task))).collect();
-    let opening = |name: &AgentName| openings.get(name).copied().unwrap_or(Opening::New);
-    let mut entries: Vec<Entry> = crew
-        .plan
-        .agents
-        .iter()
-        .map(|task| {
-            let stand = match opening(&task.name) {
-                Opening::New | Opening::GoOn { .. } | Opening::WasBlocked => Stand::Waiting,
-                Opening::Ended { can_be_built_on } => Stand::Ended { can_be_built_on },
-            };
-            Entry { name: task.name.clone(), after: task.after.clone(), stand }
-        })
-        .collect();
-    let (forecaster, journal) = Forecaster::begin(crew);
-    let mut working: JoinSet<(AgentName, Result<bool, Error>)> = JoinSet::new();
-    let mut failed = None;
-    loop {
-        let stopping = failed.is_some() || crew.signals.stop.is_cancelled();
-        let decision = scheduler::decide(&entries, jobs, stopping);
-        for (name, by) in &decision.block {
-            set(&mut entries, name, Stand::Ended { can_be_built_on: false });
-            if let Err(error) = crew.block(name, by) {
-                // Not told at once: those at work would be dropped before what they did is captured.
-                failed.get_or_insert(error);
-                crew.signals.stop.cancel();
-            }
-        }
-        if !decision.block.is_empty() {
-            continue;
-        }
-        for name in decision.start {
-            set(&mut entries, &name, Stand::Running);
-            let (crew, opening, journal) = (Arc::clone(crew), opening(&name), journal.clone());
-            working.spawn(async move {
-                let result = crew.carry(&name, opening, &journal).await;
-                (name, result)
-            });
-        }
-        match working.join_next().await {
-            None => break,
-            Some(Ok((name, Ok(can_be_built_on)))) => set(&mut entries, &name, Stand::Ended { can_be_built_on }),
-            Some(Ok((name, Err(error)))) => {
-                // A fault of ours stops the run in order: the others' work is captured before it is told.
-                set(&mut entries, &name, Stand::Ended { can_be_built_on: false });
-                failed.get_or_insert(error);
-                crew.signals.stop.cancel();
-            }
-            Some(Err(error)) => {
-                failed.get_or_insert(Error::Task(error.to_string()));
-                crew.signals.stop.cancel();
-            }
-        }
-    }
-    forecaster.end(journal).await;
-    for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
-        let told = crew.not_begun(&entry.name, AttemptOutcome::Interrupted, "the run was stopped before it began");
-        match (told, &failed) {
-            (Ok(()), _) => {}
-            (Err(error), None) => return Err(error),
-            // What went wrong first is what is told.
-            (Err(error), Some(_)) => tracing::warn!(%error, agent = %entry.name, "its end was not written down"),
-        }
-    }
-    failed.map_or(Ok(()), Err)
+/// By what an agent at work is held.
+#[derive(Debug, Clone)]
+pub(super) struct Reins {
+    /// Told when it is to stop, be it alone or with the whole run.
+    pub(super) stop: CancellationToken,
+    /// Whether no further attempt is to begin for now.
+    pub(super) paused: watch::Receiver<bool>,
 }
 
-fn set(entries: &mut [Entry], name: &AgentName, stand: Stand) {
-    if let Some(entry) = entries.iter_mut().find(|entry| entry.name == *name) {
-        entry.stand = stand;
+impl Reins {
+    /// Waits while the run is paused. False: it is stopped.
+    async fn may_begin(&mut self) -> bool {
+        let stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => false,
+            _continued = self.paused.wait_for(|paused| !paused) => true,
+        }
     }
 }
 
@@ -148,7 +92,7 @@ pub(super) struct Seat {
 }
 
 impl Crew {
-    fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
+    pub(super) fn record(&self, subject: Subject, kind: EventKind) -> Result<(), Error> {
         tokio::task::block_in_place(|| self.recorder.record(subject, kind))?;
         Ok(())
     }
@@ -165,11 +109,17 @@ impl Crew {
     }
 
     /// Carries an agent from its worktree to its last attempt. True: others may build on it.
-    async fn carry(&self, name: &AgentName, opening: Opening, journal: &dyn Record) -> Result<bool, Error> {
+    pub(super) async fn carry(
+        &self,
+        name: &AgentName,
+        opening: Opening,
+        journal: &dyn Record,
+        reins: Reins,
+    ) -> Result<bool, Error> {
         let Some(task) = self.plan.agent(name) else { return Ok(false) };
         let state = self.recorder.state();
         let (known, attempts) = match opening {
-            Opening::GoOn { attempts } => (state.agent(name), attempts),
+            Opening::GoOn { attempts } | Opening::Afresh { attempts } => (state.agent(name), attempts),
             Opening::WasBlocked => (state.agent(name), task.attempts),
             Opening::New | Opening::Ended { .. } => (None, task.attempts),
         };
@@ -177,6 +127,7 @@ impl Crew {
         let seat = self
             .stage(name, Stage::Prepare, async {
                 let seat = tokio::task::block_in_place(|| match known {
+                    Some(known) if matches!(opening, Opening::Afresh { .. }) => self.seat_from_fork(task, known),
                     Some(known) => self.old_seat(task, known),
                     None => self.prepare(task, 1),
                 });
@@ -195,7 +146,7 @@ impl Crew {
             })
             .await?;
         let Some(seat) = seat else { return Ok(false) };
-        self.attempts(task, seat, (first, attempts), journal).await
+        self.attempts(task, seat, (first, attempts), journal, reins).await
     }
 
     /// Makes attempts, from this number on and with so many tries, until one ends for good, and tells of them in `journal`.
@@ -205,13 +156,14 @@ impl Crew {
         mut seat: Seat,
         (first, tries): (u32, u32),
         journal: &dyn Record,
+        mut reins: Reins,
     ) -> Result<bool, Error> {
         let (mut attempt, mut left) = (first, tries.saturating_sub(1));
         loop {
             let state = self.recorder.state();
             let scope = Scope::new(task, &state.granted(&task.name))?;
             let before = state.agent(&task.name).and_then(crate::model::run::AgentState::outcome);
-            let end = self.attempt(task, &scope, &seat, (attempt, before), journal).await?;
+            let end = self.attempt(task, &scope, &seat, (attempt, before), journal, &reins).await?;
             seat.latest = end.latest;
             seat.branch_at = end.branch_at;
             let state = self.recorder.state();
@@ -219,10 +171,13 @@ impl Crew {
                 state.agent(&task.name).is_some_and(|agent| agent.has_begun_in(seat.workspace.place.worktree()));
             seat.needs_setup = !begun;
             let has_more = again::has_more(&state, &task.name);
-            match again::next(end.outcome, left, has_more, self.signals.stop.is_cancelled()) {
+            match again::next(end.outcome, left, has_more, reins.stop.is_cancelled()) {
                 Next::Nothing => break,
                 Next::Try => left = left.saturating_sub(1),
                 Next::WithMore => {}
+            }
+            if !reins.may_begin().await {
+                break;
             }
             attempt = attempt.saturating_add(1);
         }
@@ -244,6 +199,7 @@ impl Crew {
         seat: &Seat,
         (attempt, before): (u32, Option<AttemptOutcome>),
         journal: &dyn Record,
+        reins: &Reins,
     ) -> Result<AttemptEnd, Error> {
         let setup = if seat.needs_setup { self.plan.workspace.setup.as_ref() } else { None };
         self.stage(&task.name, Stage::Execute, async {
@@ -261,8 +217,9 @@ impl Crew {
                 capturer: &self.capturer,
                 journal,
                 clerk: Some(self),
-                stop: self.signals.stop.clone(),
+                stop: reins.stop.clone(),
                 kill: self.signals.kill.clone(),
+                clock: self.signals.clock.clone(),
             };
             let end = agent::attempt::run(assignment).await?;
             let told = end.outcome.to_string();
@@ -395,7 +352,7 @@ impl Crew {
         }
     }
 
-    fn block(&self, name: &AgentName, by: &[AgentName]) -> Result<(), Error> {
+    pub(super) fn block(&self, name: &AgentName, by: &[AgentName]) -> Result<(), Error> {
         let names: Vec<String> = by.iter().map(|name| format!("`{name}`")).collect();
         let reason = format!("waits for {}, which cannot be built on", names.join(", "));
         let state = self.recorder.state();

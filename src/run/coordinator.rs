@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use sandbox::{Host, Layer};
 
-use super::agents::{Crew, Opening, run_all};
+use super::agents::{Crew, Opening};
+use super::control::{self, dispatcher::Dispatcher};
 use super::error::Error;
 use super::finish::Finish;
 use super::hooks::{HookSet, of_settings};
 use super::isolation::{self, LeftOut};
 use super::recorder::{Observer, Recorder};
+use super::schedule::run_all;
 use super::signals::{Ending, Signals};
 use super::site::Site;
 use super::start;
@@ -93,6 +95,10 @@ pub async fn execute(
         signals: signals.clone(),
         asking: Mutex::default(),
     });
+    let dispatcher = Dispatcher::new(recorder.run().id(), &signals);
+    let orders = dispatcher.open();
+    // Dropped before what holds the run's lock.
+    let _server = control::listen(&recorder, &dispatcher);
     let finish = Finish {
         site: &crew.site,
         plan: &crew.plan,
@@ -103,7 +109,7 @@ pub async fn execute(
         asks_hook: false,
         asked: Asker::Run,
     };
-    let report = match run_all(&crew, options.jobs, |_| Opening::New).await {
+    let report = match run_all(&crew, orders, options.jobs, |_| Opening::New).await {
         Ok(()) => finish.complete(options.land, false).await,
         Err(error) => Err(error),
     };
@@ -127,7 +133,7 @@ pub(super) fn close_on_fault(recorder: &Recorder, result: Result<Report, Error>)
 pub(super) fn end_in_time(signals: &Signals, limit: Duration) -> tokio::task::JoinHandle<()> {
     let signals = signals.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(limit).await;
+        signals.clock.sleep_until(signals.clock.now() + limit).await;
         signals.end(Ending::OutOfTime);
     })
 }

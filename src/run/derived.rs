@@ -153,6 +153,9 @@ fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
         }
         EventKind::RunStarted(_)
         | EventKind::RunFinished(_)
+        | EventKind::RunPaused(_)
+        | EventKind::RunContinued(_)
+        | EventKind::RetryRequested(_)
         | EventKind::StageEnter(_)
         | EventKind::StageExit(_)
         | EventKind::AttemptStarted(_)

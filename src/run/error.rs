@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::control::protocol::{Kind, Refusal};
 use crate::model::card::AnswerKind;
 use crate::model::{AgentName, CardId, Fault, RunId};
 
@@ -94,6 +95,48 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
+    /// The coordinator could not be asked.
+    #[error("the coordinator of run `{run}` could not be asked")]
+    Control {
+        /// The run.
+        run: RunId,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The coordinator would not do what it was asked for.
+    #[error("run `{run}` is at work{}, and did not do it: {}", process(*.pid), refusal.message)]
+    Refused {
+        /// The run.
+        run: RunId,
+        /// The coordinator's process, where it can be told.
+        pid: Option<u32>,
+        /// Why not.
+        refusal: Refusal,
+    },
+    /// The coordinator did not answer.
+    #[error("run `{run}` is at work{}, and does not answer: its program may be stopped, or very busy", process(*.pid))]
+    NoAnswer {
+        /// The run.
+        run: RunId,
+        /// The coordinator's process, where it can be told.
+        pid: Option<u32>,
+    },
+    /// Nobody coordinates the run.
+    #[error("run `{run}` is not at work: {what}")]
+    NotAtWork {
+        /// The run.
+        run: RunId,
+        /// What that means for what was asked.
+        what: &'static str,
+    },
+    /// The state of the agent does not allow to leave it out.
+    #[error("agent `{agent}` cannot be left out: {why}")]
+    NotSkipped {
+        /// The agent.
+        agent: AgentName,
+        /// Why not.
+        why: String,
+    },
     /// The plan's globs could not be read again. A fault of ours: they were accepted before.
     #[error(transparent)]
     Contract(#[from] crate::plan::ContractError),
@@ -129,6 +172,11 @@ pub enum Error {
     Verify(#[from] crate::verify::Error),
 }
 
+/// A process in brackets, where it is known.
+fn process(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+}
+
 impl Error {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
@@ -141,16 +189,28 @@ impl Error {
             Self::Integrate(error) => error.fault(),
             Self::Verify(error) => error.fault(),
             Self::Contract(_) => Fault::Plan,
-            Self::NoHome | Self::Unfit { .. } | Self::Signals(_) | Self::Hooks(_) | Self::NotStopped { .. } => {
-                Fault::Environment
-            }
+            Self::NoHome
+            | Self::Unfit { .. }
+            | Self::Signals(_)
+            | Self::Hooks(_)
+            | Self::NotStopped { .. }
+            | Self::Control { .. } => Fault::Environment,
             Self::NoTarget { .. } => Fault::Repository,
             Self::NoAgent { .. }
             | Self::NoRun
             | Self::NoWorktree { .. }
             | Self::WorktreeElsewhere { .. }
             | Self::NoRetry { .. }
+            | Self::NotAtWork { .. }
+            | Self::NotSkipped { .. }
             | Self::NotDecided { .. } => Fault::Usage,
+            Self::Refused { refusal, .. } => match refusal.kind {
+                Kind::UnknownAgent => Fault::Usage,
+                Kind::Denied | Kind::BadRequest | Kind::UnknownRequest | Kind::UnsupportedVersion => Fault::Environment,
+                Kind::TooLate | Kind::NotPossible | Kind::Busy => Fault::Locked,
+                Kind::Failed => Fault::Internal,
+            },
+            Self::NoAnswer { .. } => Fault::Locked,
             Self::NoStart { .. } => Fault::Corrupt,
             Self::Task(_) => Fault::Internal,
         }

@@ -18,7 +18,7 @@ use crate::model::gate::{BlockKind, GateBlock};
 use crate::model::plan::{LandMode, Plan};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RefName, RepoPath};
-use crate::store::lock::Patience;
+use crate::store::lock::{Patience, waiting_words};
 use crate::store::{Occupant, Record};
 use crate::verify::{Verification, judge, no_parser};
 
@@ -62,7 +62,7 @@ impl Finish<'_> {
     /// Ends the run without landing.
     fn close(&self, decision: &GateDecided) -> Result<Report, Error> {
         let (code, complete) = match self.signals.ending() {
-            Some(ending) => (code_of(ending), false),
+            Some(ending) => (ending.exit_code(), false),
             None => (gate::exit_code(decision), decision.open),
         };
         tokio::task::block_in_place(|| close(self.recorder, code, complete, None))
@@ -144,6 +144,7 @@ impl Finish<'_> {
             journal: self.recorder,
             stop: self.signals.stop.clone(),
             kill: self.signals.kill.clone(),
+            clock: self.signals.clock.clone(),
         };
         self.stage(Stage::ParentVerify, async {
             let judged = judge(verification).await?;
@@ -265,7 +266,9 @@ impl Finish<'_> {
             let (repository, state_dir) = (&self.site.repository, &self.site.state);
             let settled = self.stage(stage, async {
                 let settled = tokio::task::block_in_place(|| {
-                    settle(repository, state_dir, self.recorder, &claim, Patience::default(), &waiting)
+                    settle(repository, state_dir, self.recorder, &claim, Patience::default(), &|holder| {
+                        self.recorder.warn(&waiting_words(holder))
+                    })
                 })?;
                 let told = match &settled {
                     Settled::Confirmed => "it was done",
@@ -305,7 +308,7 @@ impl Finish<'_> {
                     started_at: state.started_at.unwrap_or_default(),
                     timeout: LANDING_TIMEOUT,
                     patience: Patience::default(),
-                    notice: &waiting,
+                    notice: &|holder| self.recorder.warn(&waiting_words(holder)),
                     asked: self.asked,
                     authority: landing_authority(self.plan.land, true),
                     ending: &|| self.signals.ending().is_some(),
@@ -336,7 +339,7 @@ impl Finish<'_> {
         tokio::task::block_in_place(|| {
             let decision = GateDecided { open: false, blocks };
             tell_decision(self.recorder, &decision)?;
-            let code = self.signals.ending().map_or_else(|| gate::exit_code(&decision), code_of);
+            let code = self.signals.ending().map_or_else(|| gate::exit_code(&decision), Ending::exit_code);
             close(self.recorder, code, false, None)
         })
     }
@@ -355,24 +358,11 @@ fn no_branch() -> GateBlock {
     block(BlockKind::CannotLand, "there is no branch to land on", "name one with `target` in the plan")
 }
 
-fn waiting(_holder: Option<&crate::store::Holder>) {
-    tracing::warn!("waiting for another `sandbox` on this repository");
-}
-
 fn words_of(ending: Ending) -> &'static str {
     match ending {
         Ending::Interrupted => "the run was interrupted",
         Ending::Terminated => "the run was stopped",
         Ending::OutOfTime => "the run's time is over",
-    }
-}
-
-/// The exit code of a run that ended early: that of the signal, as a shell would give it.
-fn code_of(ending: Ending) -> u8 {
-    match ending {
-        Ending::Interrupted => 130,
-        Ending::Terminated => 143,
-        Ending::OutOfTime => 1,
     }
 }
 

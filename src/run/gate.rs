@@ -94,8 +94,20 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
                 format!("`sandbox merge {run}`"),
             ),
         },
+        Some(AttemptOutcome::Skipped) if state.holds_skipped(agent) => told(
+            BlockKind::NotMerged,
+            format!("agent `{name}` was skipped, and the candidate has work of it still"),
+            format!("`sandbox merge {run}`"),
+        ),
+        // That it is left out was decided. Where nothing else is left either, there is nothing to be complete.
+        Some(AttemptOutcome::Skipped)
+            if state.agents.iter().any(|other| other.outcome() == Some(AttemptOutcome::Completed)) =>
+        {
+            None
+        }
         Some(
-            outcome @ (AttemptOutcome::NoChanges
+            outcome @ (AttemptOutcome::Skipped
+            | AttemptOutcome::NoChanges
             | AttemptOutcome::Failed
             | AttemptOutcome::CouldNotStart
             | AttemptOutcome::TimedOut
@@ -108,7 +120,6 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
             | AttemptOutcome::Tampered
             | AttemptOutcome::SandboxRefused
             | AttemptOutcome::Interrupted
-            | AttemptOutcome::Skipped
             | AttemptOutcome::Stale
             | AttemptOutcome::Blocked),
         ) => {

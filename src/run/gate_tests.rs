@@ -215,12 +215,44 @@ fn a_complete_run_opens_it() {
 fn only_a_completed_agent_opens_it() {
     for outcome in AttemptOutcome::ALL {
         let story = Story { outcome: Some(outcome), ..Story::default() };
-        let expected = if outcome == AttemptOutcome::Completed { vec![] } else { vec![BlockKind::AgentIncomplete] };
+        let expected = match outcome {
+            AttemptOutcome::Completed => vec![],
+            // The candidate has its work.
+            AttemptOutcome::Skipped => vec![BlockKind::NotMerged],
+            _ => vec![BlockKind::AgentIncomplete],
+        };
         let code = u8::from(!expected.is_empty());
         assert_eq!(story.codes(&Facts::default()), (expected, code), "{outcome}");
     }
     let running = Story { outcome: None, ..Story::default() };
     assert_eq!(running.codes(&Facts::default()), (vec![BlockKind::AgentIncomplete], 1));
+}
+
+/// That an agent is left out was decided; but something must be left.
+#[test]
+fn a_skipped_agent_is_in_nobodys_way_but_its_own() {
+    let kinds = |state: &RunState| decide(state, &Facts::default()).blocks.iter().map(|it| it.kind).collect::<Vec<_>>();
+    let alone = Story { outcome: Some(AttemptOutcome::Skipped), preview: None, verdict: None, ..Story::default() };
+    let mut state = alone.state();
+    assert_eq!(kinds(&state), [BlockKind::AgentIncomplete], "nothing is left");
+    let skipped = AgentState { name: "ui".parse().unwrap(), ..state.agents.remove(0) };
+    let mut state = Story::default().state();
+    state.agents.push(skipped.clone());
+    assert_eq!(kinds(&state), []);
+    assert!(state.is_integrated());
+    // It was merged before it was skipped.
+    if let Some(candidate) = &mut state.candidate {
+        candidate.merged.push(skipped.name.clone());
+    }
+    assert_eq!(kinds(&state), [BlockKind::NotMerged]);
+    assert!(!state.is_integrated(), "the candidate is made anew");
+    // One that builds on it is not decided by that.
+    let mut state = Story::default().state();
+    let blocked = finished(AttemptOutcome::Blocked);
+    let mut after = AgentState { name: "api".parse().unwrap(), ..skipped.clone() };
+    after.attempts[0].finished = Some(blocked);
+    state.agents.extend([skipped, after]);
+    assert_eq!(kinds(&state), [BlockKind::AgentIncomplete]);
 }
 
 #[test]

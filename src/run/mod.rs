@@ -2,8 +2,10 @@
 //!
 //! - [`Site`] is where runs happen: one repository and what is around it.
 //! - [`start`] makes the run's folder, pins the base and writes the first event.
-//! - [`agents`] carries the agents through their attempts, as many at once as the plan says ([`scheduler`] decides).
+//! - [`schedule`] carries the agents to their ends, as many at once as the plan says ([`scheduler`] decides), and [`agents`]
+//!   each of them through its attempts.
 //! - [`asks`] decides what agents ask for while they work, and [`again`] whether another attempt follows one.
+//! - [`control`] is how another terminal asks for something meanwhile.
 //! - [`finish`] integrates, verifies, asks the gate ([`gate`] decides) and lands.
 //! - [`Recorder`] is the only writer of the journal.
 //!
@@ -14,6 +16,7 @@ mod again;
 mod agents;
 mod asks;
 pub mod clean;
+pub mod control;
 pub mod coordinator;
 pub mod decide;
 mod derived;
@@ -36,19 +39,21 @@ mod remarks;
 pub mod reopen;
 pub mod resume;
 pub mod retention;
+mod schedule;
 pub mod scheduler;
 mod seat;
 mod signals;
 mod site;
 mod stage;
 mod start;
+pub mod steer;
 pub mod stop;
 mod survey;
 
 pub use coordinator::{Options, Report, allow_degraded, execute, open_networks};
 pub use error::Error;
 pub use hooks::commands_outside;
-pub use recorder::{Observer, Recorder};
+pub use recorder::{Observer, Recorder, unwatched};
 pub use remarks::remarks;
 pub use signals::{Ending, Signals};
 pub use site::{Site, root_for};

@@ -207,6 +207,7 @@ mod tests {
             attempts: vec![attempt],
             merge,
             merging: None,
+            retry: None,
         }
     }
 

@@ -34,6 +34,11 @@ impl Observer for Quiet {
     fn event(&mut self, _event: &Event, _state: &RunState) {}
 }
 
+/// An observer that watches nothing.
+pub fn unwatched() -> Box<dyn Observer> {
+    Box::new(Quiet)
+}
+
 /// Writes the journal, and keeps the run's state, `status.json`, `git-progress/latest.json` and the card files in step.
 #[derive(Clone)]
 pub struct Recorder {

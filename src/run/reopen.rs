@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use sandbox::Layer;
 
-use super::agents::{Crew, Seat, load_workspaces};
+use super::agents::{Crew, load_workspaces};
+use super::control::{self, dispatcher::Dispatcher, server::Server};
 use super::coordinator::{Report, close_on_fault, require_secrets};
 use super::error::Error;
 use super::finish::Finish;
@@ -17,29 +18,42 @@ use super::keep::{Keeper, Kept};
 use super::mend_pins::mend_pins;
 use super::places::mend_links;
 use super::recorder::{Observer, Recorder};
+use super::schedule::run_one;
 use super::signals::Signals;
 use super::site::Site;
 use super::stage::stage;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
-use crate::git::{Place, RefEdit, Swap};
 use crate::model::currency::Asker;
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
-use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, RunId};
+use crate::model::{AgentName, AttemptOutcome, RefName, RunId};
 use crate::store::lock::{self, Patience, RunLock};
 use crate::store::{JournalWriter, Record, RunDir, Workplaces};
-use crate::workspace::Workspace;
 
 /// A run that a verb goes on with.
 #[derive(Debug)]
 pub struct Reopened {
+    // Dropped first: the lock is held until nobody listens any more.
+    _server: Option<Server>,
     crew: Arc<Crew>,
     recorder: Recorder,
     signals: Signals,
     land: bool,
     pub(super) asked: Asker,
+    dispatcher: Dispatcher,
+}
+
+/// What the next attempt of an agent begins from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// Its worktree, as it was left.
+    Worktree,
+    /// A new worktree, made from the present candidate.
+    Candidate,
+    /// A new worktree, made from its own fork point.
+    Fork,
 }
 
 /// What becomes of agents whose turn never came.
@@ -105,7 +119,9 @@ impl Reopened {
             signals: signals.clone(),
             asking: Mutex::default(),
         };
-        Ok(Self { crew: Arc::new(crew), recorder, signals, land, asked: Asker::User })
+        let dispatcher = Dispatcher::new(recorder.run().id(), &signals);
+        let server = control::listen(&recorder, &dispatcher);
+        Ok(Self { _server: server, crew: Arc::new(crew), recorder, signals, land, asked: Asker::User, dispatcher })
     }
 
     /// The run's state.
@@ -128,6 +144,10 @@ impl Reopened {
 
     pub(super) fn signals(&self) -> &Signals {
         &self.signals
+    }
+
+    pub(super) fn dispatcher(&self) -> &Dispatcher {
+        &self.dispatcher
     }
 
     /// Whether the run was begun to land its result.
@@ -203,13 +223,13 @@ impl Reopened {
         if is_kept && state.is_integrated() { Ok(()) } else { self.finish().integrate().await }
     }
 
-    /// The next attempt of an agent, in its worktree; or, `fresh`, in a new one made from the present candidate. Then the
-    /// rest as [`Self::merge`] does it.
-    pub async fn retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
-        close_on_fault(&self.recorder, self.do_retry(agent, fresh).await)
+    /// The next attempt of an agent. Then the rest as [`Self::merge`] does it.
+    pub async fn retry(&self, agent: &AgentName, from: From) -> Result<Report, Error> {
+        close_on_fault(&self.recorder, self.do_retry(agent, from).await)
     }
 
-    async fn do_retry(&self, agent: &AgentName, fresh: bool) -> Result<Report, Error> {
+    async fn do_retry(&self, agent: &AgentName, from: From) -> Result<Report, Error> {
+        let orders = self.dispatcher.open();
         self.tidy().await?;
         let crew = &self.crew;
         let task = crew.plan.agent(agent).ok_or_else(|| no_agent(&self.recorder.state(), agent.as_str()))?;
@@ -221,8 +241,10 @@ impl Reopened {
         let invocation = Some(crate::store::process::current()?);
         let enter = StageEnter { story_id, stage: Stage::Prepare, invocation };
         let prepared = async {
-            let seat = tokio::task::block_in_place(|| {
-                if fresh { self.fresh_seat(task, known, &state) } else { crew.old_seat(task, known) }
+            let seat = tokio::task::block_in_place(|| match from {
+                From::Worktree => crew.old_seat(task, known),
+                From::Candidate => crew.seat_from_candidate(task, known, &state),
+                From::Fork => crew.seat_from_fork(task, known),
             })?;
             let told = if seat.is_some() { "ready" } else { "not possible" };
             Ok((seat, told.to_owned()))
@@ -230,79 +252,16 @@ impl Reopened {
         let seat = stage(&self.recorder, Subject::agent(agent), enter, prepared).await?;
         match seat {
             Some(seat) => {
-                crew.attempts(task, seat, (first, task.attempts), &self.recorder).await?;
+                let numbers = (first, task.attempts);
+                let (task, recorder) = (task.clone(), self.recorder.clone());
+                run_one(crew, orders, agent, |crew, reins| async move {
+                    crew.attempts(&task, seat, numbers, &recorder, reins).await
+                })
+                .await?;
             }
             None => return self.finish().conclude(false).await,
         }
         self.finish().complete(false, false).await
-    }
-
-    /// A new worktree made from the present candidate. The old one stays where it is, and its snapshots stay pinned.
-    fn fresh_seat(
-        &self,
-        task: &crate::model::plan::AgentTask,
-        known: &AgentState,
-        state: &RunState,
-    ) -> Result<Option<Seat>, Error> {
-        let site = &self.crew.site;
-        if known.merge.as_ref().is_some_and(|merge| merge.merged_as.is_some()) {
-            let why =
-                "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work".to_owned();
-            return Err(Error::NoRetry { agent: task.name.clone(), why });
-        }
-        let fork = state
-            .candidate
-            .as_ref()
-            .map_or_else(|| self.crew.base.clone(), |candidate| candidate.head.previewed().clone());
-        let had = load_workspaces(site, self.recorder.run(), &task.name)?;
-        let Some(old) = had.last() else {
-            return self.crew.prepare(task, 1);
-        };
-        let generation = u32::try_from(had.len() + 1).unwrap_or(u32::MAX);
-        self.crew.clear(task, generation)?;
-        let branch = self.crew.branch_of(&task.name);
-        let stand = match site.repository.load_ref(&branch)?.map(CommitId::from) {
-            None => {
-                // Its branch was deleted by other means, and the old worktree still stands on it.
-                if old.admin_dir.is_dir() {
-                    let last = known.last_turn_in(old.place.worktree()).map_or(&old.fork, |(_, turn)| &turn.snapshot);
-                    site.repository.detach_worktree(&old.admin_dir, last)?;
-                }
-                Place::NewBranch(branch)
-            }
-            Some(at) => {
-                self.hand_over(&task.name, &branch, old, &at, &fork)?;
-                Place::Branch(branch)
-            }
-        };
-        self.crew.pin_fork(&task.name, &fork)?;
-        self.crew.seat_at(task, generation, fork, stand).map(Some)
-    }
-
-    /// Takes the branch from the old worktree to where the new one begins. What it held is pinned: turn by turn what the
-    /// agent did, and by a ref of its own what the user may have put on it since.
-    fn hand_over(
-        &self,
-        agent: &AgentName,
-        branch: &RefName,
-        old: &Workspace,
-        at: &CommitId,
-        fork: &CommitId,
-    ) -> Result<(), Error> {
-        let repository = &self.crew.site.repository;
-        if old.admin_dir.is_dir() {
-            repository.detach_worktree(&old.admin_dir, at)?;
-        }
-        let left = RefName::left(self.recorder.run().id(), agent, at);
-        let mut edits =
-            vec![RefEdit::Update { name: branch.clone(), new: fork.object().clone(), old: at.object().clone() }];
-        if repository.load_ref(&left)?.is_none() {
-            edits.push(RefEdit::Create { name: left, new: at.object().clone() });
-        }
-        match repository.swap_refs(&edits, "sandbox: begin afresh")? {
-            Swap::Done => Ok(()),
-            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
-        }
     }
 
     /// Closes what a coordinator that died left open: attempts without an end, whose work since their last turn is kept
@@ -310,21 +269,11 @@ impl Reopened {
     pub(super) async fn close_interrupted(&self, never_begun: NeverBegun) -> Result<(), Error> {
         let state = self.recorder.state();
         for agent in &state.agents {
-            if agent.last_attempt().is_some_and(|attempt| attempt.finished.is_none()) {
-                self.close_attempt(agent).await?;
+            self.close_agent(agent).await?;
+            if agent.attempts.is_empty() && never_begun == NeverBegun::Closed {
+                let why = "the coordinator ended before it began";
+                self.crew.not_begun(&agent.name, AttemptOutcome::Interrupted, why)?;
             }
-            tokio::task::block_in_place(|| {
-                if let Some((stage, _)) = agent.stage {
-                    let story_id = agent.name.to_string();
-                    let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
-                    self.recorder.record(Subject::agent(&agent.name), EventKind::StageExit(exit))?;
-                }
-                if agent.attempts.is_empty() && never_begun == NeverBegun::Closed {
-                    let why = "the coordinator ended before it began";
-                    self.crew.not_begun(&agent.name, AttemptOutcome::Interrupted, why)?;
-                }
-                Ok::<_, Error>(())
-            })?;
         }
         self.close_stage()
     }
@@ -336,6 +285,20 @@ impl Reopened {
             let story_id = state.run_id.to_string();
             let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
             tokio::task::block_in_place(|| self.recorder.record(Subject::run(), EventKind::StageExit(exit)))?;
+        }
+        Ok(())
+    }
+
+    /// The same for one agent.
+    pub(super) async fn close_agent(&self, agent: &AgentState) -> Result<(), Error> {
+        if agent.last_attempt().is_some_and(|attempt| attempt.finished.is_none()) {
+            self.close_attempt(agent).await?;
+        }
+        if let Some((stage, _)) = agent.stage {
+            let story_id = agent.name.to_string();
+            let exit = StageExit { story_id, stage, result: "interrupted".to_owned(), duration_ms: 0 };
+            let subject = Subject::agent(&agent.name);
+            tokio::task::block_in_place(|| self.recorder.record(subject, EventKind::StageExit(exit)))?;
         }
         Ok(())
     }

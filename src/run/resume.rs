@@ -8,16 +8,19 @@
 //! Each step looks at what is there first, so that nothing is done twice, and a death during `resume` is like any other.
 
 use super::again::{self, Next, has_more};
-use super::agents::{Opening, run_all};
+use super::agents::Opening;
 use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, require_secrets};
 use super::error::Error;
 use super::hooks::commands_outside;
 use super::reopen::{NeverBegun, Reopened};
+use super::schedule::run_all;
 use crate::model::card::{AnswerKind, Card, CardKind};
 use crate::model::currency::Asker;
+use crate::model::event::{Asked, EventKind, Requester, Subject};
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome};
 use crate::plan::boxes;
+use crate::store::Record;
 
 /// The exit codes of a run that came to a decision. Others say that it was told to stop, or that it could not go on.
 const DECIDED: [u8; 4] = [0, 1, 5, 6];
@@ -46,6 +49,13 @@ impl Reopened {
     }
 
     async fn go_on(&self, before: &RunState) -> Result<Report, Error> {
+        let orders = self.dispatcher().open();
+        if before.paused {
+            self.recorder().warn("the run was paused when its program ended; it goes on now");
+            let by = Requester { pid: Some(std::process::id()), uid: nix::unistd::geteuid().as_raw() };
+            let continued = EventKind::RunContinued(Asked { by });
+            tokio::task::block_in_place(|| self.recorder().record(Subject::run(), continued))?;
+        }
         self.close_stage()?;
         let stuck = self.finish().settle_claims().await?;
         if !stuck.is_empty() {
@@ -55,7 +65,7 @@ impl Reopened {
         let state = self.state();
         let came_to_its_end = came_to_its_end(before);
         let jobs = state.started.as_ref().map_or(1, |started| started.jobs);
-        run_all(self.crew(), jobs, |task| match state.agent(&task.name) {
+        run_all(self.crew(), orders, jobs, |task| match state.agent(&task.name) {
             Some(agent) => {
                 let has_more = !came_to_its_end && has_more(&state, &task.name);
                 opening(agent, task.attempts, came_to_its_end, (is_approved(&state, &task.name), has_more))
@@ -91,6 +101,10 @@ fn is_approved(state: &RunState, agent: &AgentName) -> bool {
 fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, (approved, has_more): (bool, bool)) -> Opening {
     // That the run was cut short is no fault of the agent's, and costs it no attempt.
     let left = attempts.saturating_sub(u32::try_from(again::spent(agent)).unwrap_or(u32::MAX));
+    // Promised to whoever asked for it, before the coordinator died.
+    if let Some(requested) = agent.retry.filter(|_| !agent.attempts.is_empty()) {
+        return if requested.from_fork { Opening::Afresh { attempts } } else { Opening::GoOn { attempts } };
+    }
     let Some(finished) = agent.last_attempt().and_then(|attempt| attempt.finished.as_ref()) else {
         return Opening::GoOn { attempts: left.max(1) };
     };
@@ -133,7 +147,7 @@ fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, (approved, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::AttemptFinished;
+    use crate::model::event::{AttemptFinished, RetryRequested};
     use crate::model::run::AttemptState;
 
     fn agent(outcomes: &[Option<AttemptOutcome>]) -> AgentState {
@@ -153,6 +167,7 @@ mod tests {
             stage: None,
             attempts: outcomes.iter().enumerate().map(attempt).collect(),
             merge: None,
+            retry: None,
             merging: None,
         }
     }
@@ -206,6 +221,16 @@ mod tests {
         assert_eq!(opening(&agent(&[Some(Failed)]), 1, false, (false, true)), Opening::GoOn { attempts: 1 });
         let tampered = opening(&agent(&[Some(Tampered)]), 3, false, (false, true));
         assert_eq!(tampered, Opening::Ended { can_be_built_on: false });
+    }
+
+    #[test]
+    fn one_that_was_promised_another_attempt_has_all_of_them() {
+        use AttemptOutcome::Failed;
+        for (from_fork, expected) in [(false, Opening::GoOn { attempts: 2 }), (true, Opening::Afresh { attempts: 2 })] {
+            let retry = Some(RetryRequested { from_fork, by: Requester { pid: None, uid: 0 } });
+            let agent = AgentState { retry, ..agent(&[Some(Failed), Some(Failed)]) };
+            assert_eq!(opening(&agent, 2, false, (false, false)), expected);
+        }
     }
 
     #[test]

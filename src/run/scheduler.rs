@@ -2,7 +2,8 @@
 //!
 //! An agent starts when every agent it names under `after` has ended well and kept its contract, and when fewer than
 //! `jobs` agents are at work. Where several may, the one that comes first in the plan does. An agent that waits for one
-//! that will not come any more is blocked, and so is whoever waits for it.
+//! that will not come any more is blocked, and so is whoever waits for it. While the run is paused nothing starts, and what
+//! can be told without starting anything is told.
 
 use crate::model::AgentName;
 
@@ -29,6 +30,21 @@ pub enum Stand {
         /// Whether others may build on it.
         can_be_built_on: bool,
     },
+    /// It never began, for one that it builds on did not end well.
+    Blocked,
+    /// It never began, and is not to.
+    LeftOut,
+}
+
+/// Whether anything new may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intake {
+    /// It may.
+    Open,
+    /// Not until the run is continued.
+    Paused,
+    /// Not any more in this life of the run.
+    Closed,
 }
 
 /// What is to be done now.
@@ -40,10 +56,13 @@ pub struct Decision {
     pub block: Vec<(AgentName, Vec<AgentName>)>,
 }
 
-/// Decides. `stopping`: nothing new is to begin.
-pub fn decide(entries: &[Entry], jobs: usize, stopping: bool) -> Decision {
+/// Decides.
+pub fn decide(entries: &[Entry], jobs: usize, intake: Intake) -> Decision {
     let running = entries.iter().filter(|entry| entry.stand == Stand::Running).count();
-    let mut free = if stopping { 0 } else { jobs.saturating_sub(running) };
+    let mut free = match intake {
+        Intake::Open => jobs.saturating_sub(running),
+        Intake::Paused | Intake::Closed => 0,
+    };
     let mut decision = Decision::default();
     for entry in entries.iter().filter(|entry| entry.stand == Stand::Waiting) {
         let stands: Vec<(&AgentName, Option<Stand>)> = entry
@@ -56,7 +75,7 @@ pub fn decide(entries: &[Entry], jobs: usize, stopping: bool) -> Decision {
             .filter(|(_, stand)| match stand {
                 Some(Stand::Ended { can_be_built_on }) => !can_be_built_on,
                 Some(Stand::Waiting | Stand::Running) => false,
-                None => true,
+                Some(Stand::Blocked | Stand::LeftOut) | None => true,
             })
             .map(|(name, _)| (*name).clone())
             .collect();
@@ -70,6 +89,32 @@ pub fn decide(entries: &[Entry], jobs: usize, stopping: bool) -> Decision {
         }
     }
     decision
+}
+
+/// What has to wait again when an agent that has ended is to be tried again: those that were blocked because of it.
+///
+/// An error names those that keep it from being tried again: they have begun on top of what it made, and would be judged
+/// together with other work than they know.
+pub fn reopen(entries: &[Entry], agent: &AgentName) -> Result<Vec<AgentName>, Vec<AgentName>> {
+    let (mut again, mut in_the_way): (Vec<AgentName>, Vec<AgentName>) = (Vec::new(), Vec::new());
+    let mut of_concern = vec![agent.clone()];
+    // A plan has no cycles, and an agent comes in only once.
+    while let Some(below) = of_concern.pop() {
+        for entry in entries.iter().filter(|entry| entry.after.contains(&below)) {
+            if again.contains(&entry.name) || in_the_way.contains(&entry.name) {
+                continue;
+            }
+            match entry.stand {
+                Stand::Waiting | Stand::LeftOut => {}
+                Stand::Blocked => {
+                    again.push(entry.name.clone());
+                    of_concern.push(entry.name.clone());
+                }
+                Stand::Running | Stand::Ended { .. } => in_the_way.push(entry.name.clone()),
+            }
+        }
+    }
+    if in_the_way.is_empty() { Ok(again) } else { Err(in_the_way) }
 }
 
 #[cfg(test)]
@@ -88,7 +133,7 @@ mod tests {
     }
 
     fn starts(entries: &[Entry], jobs: usize) -> Vec<String> {
-        decide(entries, jobs, false).start.iter().map(ToString::to_string).collect()
+        decide(entries, jobs, Intake::Open).start.iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -100,21 +145,67 @@ mod tests {
         assert_eq!(starts(&busy, 1), [] as [&str; 0]);
     }
 
+    const EVERY: [Stand; 6] = [Stand::Waiting, Stand::Running, GOOD, BAD, Stand::Blocked, Stand::LeftOut];
+
+    /// Every stand of two prerequisites and of the agent itself, with room and without, in every state of the run: against
+    /// the rule as it is written at the top of this file.
     #[test]
-    fn prerequisites() {
-        for (stand, starting, blocked) in
-            [(Stand::Waiting, false, false), (Stand::Running, false, false), (GOOD, true, false), (BAD, false, true)]
-        {
-            let decision = decide(&[entry("a", &[], stand), entry("b", &["a"], Stand::Waiting)], 9, false);
-            assert_eq!(decision.start.contains(&name("b")), starting, "{stand:?}");
-            assert_eq!(decision.block, if blocked { vec![(name("b"), vec![name("a")])] } else { vec![] }, "{stand:?}");
+    fn every_stand_of_two_prerequisites() {
+        let mut cases = 0;
+        for (one, other, own) in EVERY.into_iter().flat_map(|one| {
+            EVERY.into_iter().flat_map(move |other| EVERY.into_iter().map(move |own| (one, other, own)))
+        }) {
+            for intake in [Intake::Open, Intake::Paused, Intake::Closed] {
+                for jobs in 0..=3 {
+                    let entries = [entry("a", &[], one), entry("b", &[], other), entry("c", &["a", "b"], own)];
+                    let decision = decide(&entries, jobs, intake);
+                    let case = format!("{one:?} {other:?} {own:?} {intake:?} {jobs}");
+                    cases += 1;
+                    let running = [one, other, own].iter().filter(|stand| **stand == Stand::Running).count();
+                    assert!(decision.start.len() + running <= jobs.max(running), "{case}");
+                    if intake != Intake::Open {
+                        assert!(decision.start.is_empty(), "{case}");
+                    }
+                    let in_vain: Vec<AgentName> = [("a", one), ("b", other)]
+                        .into_iter()
+                        .filter(|(_, stand)| [BAD, Stand::Blocked, Stand::LeftOut].contains(stand))
+                        .map(|(text, _)| name(text))
+                        .collect();
+                    let is_blocked = own == Stand::Waiting && !in_vain.is_empty();
+                    let expected = if is_blocked { vec![(name("c"), in_vain)] } else { vec![] };
+                    assert_eq!(decision.block, expected, "{case}");
+                    let may = own == Stand::Waiting && one == GOOD && other == GOOD;
+                    let starts = may && intake == Intake::Open && jobs > running;
+                    assert_eq!(decision.start.contains(&name("c")), starts, "{case}");
+                }
+            }
         }
+        assert_eq!(cases, 6 * 6 * 6 * 3 * 4);
     }
 
     #[test]
-    fn nothing_starts_while_stopping() {
-        let decision = decide(&[entry("a", &[], Stand::Waiting)], 9, true);
-        assert_eq!(decision, Decision::default());
+    fn who_can_be_tried_again() {
+        let reopened = |stand: Stand, above: Stand| {
+            let entries = [entry("a", &[], BAD), entry("b", &["a"], stand), entry("c", &["b"], above)];
+            let names = |names: Vec<AgentName>| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            reopen(&entries, &name("a")).map(names).map_err(|names| names.iter().map(ToString::to_string).collect())
+        };
+        let yes = |text: &str| Ok(text.to_owned());
+        let no = |text: &str| Err(vec![text.to_owned()]);
+        for (stand, above, expected) in [
+            (Stand::Blocked, Stand::Blocked, yes("b c")),
+            (Stand::Blocked, Stand::LeftOut, yes("b")),
+            // It ended in another life of the run, on top of other work.
+            (Stand::Blocked, BAD, no("c")),
+            (Stand::LeftOut, Stand::Blocked, yes("")),
+            (Stand::Waiting, Stand::Waiting, yes("")),
+            (Stand::Running, Stand::Waiting, no("b")),
+            (GOOD, Stand::Running, no("b")),
+            (BAD, Stand::Blocked, no("b")),
+        ] {
+            assert_eq!(reopened(stand, above), expected, "{stand:?} {above:?}");
+        }
+        assert_eq!(reopen(&[entry("a", &[], BAD), entry("b", &[], GOOD)], &name("a")), Ok(vec![]), "not concerned");
     }
 
     /// Whatever the graph and the ends: carried out step by step, every agent ends or is blocked, never more than `jobs`
@@ -135,7 +226,7 @@ mod tests {
                 .collect();
             let jobs = 1 + (seed % 3) as usize;
             for _ in 0..20 {
-                let decision = decide(&entries, jobs, false);
+                let decision = decide(&entries, jobs, Intake::Open);
                 for (blocked, by) in &decision.block {
                     assert!(by.iter().all(|by| entries.iter().any(|entry| entry.name == *by && entry.stand == BAD)));
                     entries.iter_mut().find(|entry| entry.name == *blocked).unwrap().stand = BAD;

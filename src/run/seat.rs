@@ -1,11 +1,12 @@
-//! A worktree that an agent has had, to go on in.
+//! The worktree for a further attempt: the one that the agent has had, or a new one beside it.
 
 use super::agents::{Crew, Seat, load_pinned_turns, load_workspaces};
 use super::error::Error;
 use crate::change::Snapshot;
+use crate::git::{Place, RefEdit, Swap};
 use crate::model::plan::AgentTask;
-use crate::model::run::AgentState;
-use crate::model::{CommitId, RefName};
+use crate::model::run::{AgentState, RunState};
+use crate::model::{AgentName, CommitId, RefName};
 use crate::workspace::Workspace;
 
 impl Crew {
@@ -60,5 +61,88 @@ impl Crew {
         };
         let needs_setup = !known.has_begun_in(workspace.place.worktree());
         Ok(Some(Seat { workspace, fork, latest, branch_at, needs_setup }))
+    }
+
+    /// A new worktree made from the present candidate. The old one stays where it is, and its snapshots stay pinned.
+    pub(super) fn seat_from_candidate(
+        &self,
+        task: &AgentTask,
+        known: &AgentState,
+        state: &RunState,
+    ) -> Result<Option<Seat>, Error> {
+        if known.merge.as_ref().is_some_and(|merge| merge.merged_as.is_some()) {
+            let why =
+                "it is part of the candidate already; `sandbox retry` without --fresh goes on with its work, and with \
+                       --from-fork does without it"
+                    .to_owned();
+            return Err(Error::NoRetry { agent: task.name.clone(), why });
+        }
+        let fork =
+            state.candidate.as_ref().map_or_else(|| self.base.clone(), |candidate| candidate.head.previewed().clone());
+        self.new_seat(task, known, |_| fork)
+    }
+
+    /// A new worktree made from where the last one was made from. That one stays where it is, and its snapshots stay pinned.
+    pub(super) fn seat_from_fork(&self, task: &AgentTask, known: &AgentState) -> Result<Option<Seat>, Error> {
+        self.new_seat(task, known, |old| old.fork.clone())
+    }
+
+    fn new_seat(
+        &self,
+        task: &AgentTask,
+        known: &AgentState,
+        fork: impl FnOnce(&Workspace) -> CommitId,
+    ) -> Result<Option<Seat>, Error> {
+        let site = &self.site;
+        let had = load_workspaces(site, self.recorder.run(), &task.name)?;
+        let Some(old) = had.last() else {
+            return self.prepare(task, 1);
+        };
+        let fork = fork(old);
+        let generation = u32::try_from(had.len() + 1).unwrap_or(u32::MAX);
+        self.clear(task, generation)?;
+        let branch = self.branch_of(&task.name);
+        let stand = match site.repository.load_ref(&branch)?.map(CommitId::from) {
+            None => {
+                // Its branch was deleted by other means, and the old worktree still stands on it.
+                if old.admin_dir.is_dir() {
+                    let last = known.last_turn_in(old.place.worktree()).map_or(&old.fork, |(_, turn)| &turn.snapshot);
+                    site.repository.detach_worktree(&old.admin_dir, last)?;
+                }
+                Place::NewBranch(branch)
+            }
+            Some(at) => {
+                self.hand_over(&task.name, &branch, old, &at, &fork)?;
+                Place::Branch(branch)
+            }
+        };
+        self.pin_fork(&task.name, &fork)?;
+        self.seat_at(task, generation, fork, stand).map(Some)
+    }
+
+    /// Takes the branch from the old worktree to where the new one begins. What it held is pinned: turn by turn what the
+    /// agent did, and by a ref of its own what the user may have put on it since.
+    fn hand_over(
+        &self,
+        agent: &AgentName,
+        branch: &RefName,
+        old: &Workspace,
+        at: &CommitId,
+        fork: &CommitId,
+    ) -> Result<(), Error> {
+        let repository = &self.site.repository;
+        if old.admin_dir.is_dir() {
+            repository.detach_worktree(&old.admin_dir, at)?;
+        }
+        let left = RefName::left(self.recorder.run().id(), agent, at);
+        let mut edits =
+            vec![RefEdit::Update { name: branch.clone(), new: fork.object().clone(), old: at.object().clone() }];
+        if repository.load_ref(&left)?.is_none() {
+            edits.push(RefEdit::Create { name: left, new: at.object().clone() });
+        }
+        match repository.swap_refs(&edits, "sandbox: begin afresh")? {
+            Swap::Done => Ok(()),
+            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
+        }
     }
 }

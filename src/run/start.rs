@@ -14,7 +14,7 @@ use crate::model::change::GitProgressState;
 use crate::model::event::{AgentBrief, EventKind, RunStarted, Subject};
 use crate::model::plan::{Hooks, PinnedPaths, Plan, RunSettings};
 use crate::model::{CommitId, RefName, RunId};
-use crate::store::lock::{Patience, RepositoryLock};
+use crate::store::lock::{Patience, RepositoryLock, waiting_words};
 use crate::store::{JournalWriter, Record, RunDir, atomic, process, runs};
 
 /// What a run starts from.
@@ -69,15 +69,14 @@ pub(super) fn start(
     origin: &Origin,
     isolation: Isolation,
     (hooks, kill): (HookSet, CancellationToken),
-    observer: Box<dyn Observer>,
+    mut observer: Box<dyn Observer>,
 ) -> Result<Recorder, Error> {
     site.require_writable()?;
     site.require_room()?;
     site.sweep_scratch();
     let land = options.land;
     let (run, lock) = {
-        let waiting =
-            |_: Option<&crate::store::Holder>| tracing::warn!("waiting for another `sandbox` on this repository");
+        let waiting = |holder: Option<&crate::store::Holder>| observer.warning(&waiting_words(holder));
         let held = RepositoryLock::acquire(&site.state, Patience::default(), waiting)?;
         runs::create(&site.state, &held, &plan.name, largest_number(site)?, |folder| {
             freeze(site, plan, options, &isolation.pinned, &hooks.user, folder)

@@ -1,4 +1,4 @@
-//! Telling the coordinator of a run to stop.
+//! Telling the coordinator of a run to stop: over its socket, or, where it does not listen, by a signal.
 //!
 //! By a handle on the process, never by its number alone: the lock says who holds it, the process is looked at through a
 //! handle, and only if it is the one that took the lock is it told.
@@ -8,10 +8,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::control::client::{Asked, ask};
+use super::control::protocol::Command;
 use super::error::Error;
 use crate::model::event::Invocation;
 use crate::store::lock::run_lock_state;
 use crate::store::{LockState, RunDir, process};
+
+/// How long it may take to say that it heard.
+const TAKES_IN: Duration = Duration::from_secs(2);
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +54,13 @@ pub fn stop(run: &RunDir, patience: Duration) -> Result<Stopped, Error> {
     if !process::is_same_process_alive(&invocation)? {
         return Ok(Stopped::NotRunning);
     }
-    pidfd_send_signal(&handle, Signal::TERM).map_err(failed)?;
+    match ask(run, &Command::Stop, TAKES_IN)? {
+        // Taken in is as good as done: a signal beside it would be a second request.
+        Asked::Answered(Ok(_)) | Asked::NoAnswer => {}
+        Asked::Answered(Err(_)) | Asked::NotTaken | Asked::Nobody => {
+            pidfd_send_signal(&handle, Signal::TERM).map_err(failed)?;
+        }
+    }
     let until = Instant::now() + patience;
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -5,7 +5,7 @@
 //!   FORMAT  lock  next  incoming/  scratch/  trash/
 //!   receipts/<aa>/<key>.json
 //!   runs/<run>/                                                 RunDir
-//!     run.lock  plan.toml  settings.json  host.json  journal.jsonl  journal.torn-<n>  status.json
+//!     run.lock  control.sock  control.key  plan.toml  settings.json  host.json  journal.jsonl  journal.torn-<n>  status.json
 //!     git-progress/latest.json  cards/<card>.json  verify/<n>.log
 //!     agents/<agent>/turns/<attempt>.<turn>.{patch,json}  agents/<agent>/output/<attempt>.<turn>.log
 //! <worktrees root>/<repository key>/                            Workplaces
@@ -25,6 +25,9 @@ use sha2::{Digest, Sha256};
 
 use super::{Error, env};
 use crate::model::{AgentName, CardId, RunId, TurnId};
+
+/// The name of a run's control socket in the run's folder.
+pub const CONTROL_SOCKET: &str = "control.sock";
 
 /// The program's folder in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,6 +128,16 @@ impl RunDir {
     /// Held while a coordinator lives.
     pub fn lock(&self) -> PathBuf {
         self.root.join("run.lock")
+    }
+
+    /// Where a living coordinator can be asked for something.
+    pub fn control_socket(&self) -> PathBuf {
+        self.root.join(CONTROL_SOCKET)
+    }
+
+    /// What shows the coordinator that whoever asks can read the run's folder.
+    pub fn control_key(&self) -> PathBuf {
+        self.root.join("control.key")
     }
 
     /// The plan as it was when the run began.

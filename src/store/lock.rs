@@ -51,6 +51,12 @@ impl Holder {
     }
 }
 
+/// What to tell a user who waits for the repository lock.
+pub fn waiting_words(holder: Option<&Holder>) -> String {
+    let who = holder.map(|holder| format!(" (process {})", holder.invocation.pid)).unwrap_or_default();
+    format!("waiting for another `sandbox` on this repository{who}")
+}
+
 /// Whether a lock is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockState {

@@ -25,6 +25,7 @@ use super::parser::{Parsed, Parser};
 use super::scan;
 use super::transcript::Transcript;
 use crate::agent::attempt::{not_started, with_causes};
+use crate::agent::clock::WorkClock;
 use crate::agent::network::{self, Gateway};
 use crate::agent::output::{Allowance, OutputLog};
 use crate::agent::supervise::{Bounds, Ended, Happening, Supervisor, output_pipe};
@@ -74,6 +75,8 @@ pub struct Verification<'a> {
     pub stop: CancellationToken,
     /// Told when not even the grace period counts any more.
     pub kill: CancellationToken,
+    /// By what its time is measured.
+    pub clock: WorkClock,
 }
 
 /// What came of it.
@@ -289,9 +292,9 @@ impl<'a> Judge<'a> {
             Err(error) => return Ok(Trial::not_started(not_started(&error, self.of.settings.workdir.as_deref()))),
         };
         failpoint::after("command", "verifier");
-        let mut bounds = self.bounds(begun);
+        let mut bounds = self.bounds();
         let mut transcript = Transcript::default();
-        let mut supervisor = Supervisor::new(child, output);
+        let mut supervisor = Supervisor::new(child, output, &bounds);
         let ended: Ended = loop {
             let mut on_output = |chunk: &[u8]| transcript.push(chunk);
             match supervisor.next(boxed, &mut bounds, &mut log, &mut on_output, None).await? {
@@ -304,10 +307,11 @@ impl<'a> Judge<'a> {
         Ok(Trial { ran: Ran::Ended(ended), transcript, took: begun.elapsed(), refused: Vec::new() })
     }
 
-    fn bounds(&self, begun: Instant) -> Bounds {
-        let Verification { settings, stop, kill, .. } = self.of;
+    fn bounds(&self) -> Bounds {
+        let Verification { settings, stop, kill, clock, .. } = self.of;
         Bounds {
-            deadline: begun + settings.timeout.unsigned_abs().min(EVER),
+            clock: clock.clone(),
+            deadline: clock.now() + settings.timeout.unsigned_abs().min(EVER),
             idle: EVER,
             output: Allowance::new(settings.sandbox.limits.output),
             stop: stop.clone(),

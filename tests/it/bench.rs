@@ -15,6 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sandbox::{Host, Launcher};
 use tokio_util::sync::CancellationToken;
+use worktree_sandbox::agent::clock::WorkClock;
 use worktree_sandbox::agent::{self, Assignment, AttemptEnd};
 use worktree_sandbox::change::{Capturer, Snapshot, bundle};
 use worktree_sandbox::git::{Blob, Git, Place, Repository};
@@ -227,6 +228,7 @@ impl Bench {
             journal: &*self.memory,
             stop: self.stop.clone(),
             kill: self.kill.clone(),
+            clock: WorkClock::default(),
         });
         let end = tokio::time::timeout(PATIENCE, attempt).await;
         let end = end.unwrap_or_else(|_| panic!("an attempt that never ends")).unwrap();

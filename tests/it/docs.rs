@@ -151,6 +151,8 @@ fn every_place_on_disk_is_documented() {
         (state.trash(), "trash/"),
         (state.receipt("abcd"), "receipts/<aa>/<key>.json"),
         (folder.lock(), "run.lock "),
+        (folder.control_socket(), "control.sock "),
+        (folder.control_key(), "control.key "),
         (folder.plan(), "plan.toml "),
         (folder.settings(), "settings.json "),
         (folder.host(), "host.json "),
@@ -403,6 +405,7 @@ run = ["sh", "-c", "echo 2 > docs/x.txt; echo 3 > src/a.txt"]
     asked(&["run", "../p.toml", "--dry-run"], 0, "### `run PLAN --dry-run`");
     asked(&["plan", "check", "../p.toml"], 0, "### `plan check PLAN`");
     asked(&["stop"], 0, "### `stop`");
+    asked(&["stop", "one"], 0, "### `stop AGENT`");
     asked(&["clean", "--dry-run"], 0, "### `clean`");
     asked(&["doctor"], 0, "### `doctor`");
     asked(&["init", "new.toml"], 0, "### `init FILE`");

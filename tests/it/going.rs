@@ -3,11 +3,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -27,7 +27,11 @@ pub(crate) struct Going {
 impl Going {
     /// Starts `sandbox` with these arguments.
     pub(crate) fn start(world: &World, arguments: &[&str]) -> Self {
-        let mut command = world.sandbox_command(arguments);
+        Self::of(world.sandbox_command(arguments))
+    }
+
+    /// Starts a program that is, or becomes, `sandbox`.
+    pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -76,6 +80,20 @@ impl Going {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// Signals all that runs in the program's process group, as a terminal does. It must have one of its own.
+    pub(crate) fn signal_group(&self, signal: Signal) {
+        killpg(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// Waits until the program stands still, as the kernel tells it.
+    #[track_caller]
+    pub(crate) fn wait_stopped(&self) {
+        until("it is stopped", || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
+            stat.rsplit_once(')')?.1.trim_start().starts_with('T').then_some(())
+        });
     }
 
     /// Waits for a death, with whatever it had written.

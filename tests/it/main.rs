@@ -3,11 +3,13 @@
 
 mod agent;
 mod ask;
+mod at_once;
 mod attacks;
 mod bad_input;
 mod bench;
 mod capture;
 mod clean;
+mod control;
 mod crash;
 mod damage;
 mod decide;
@@ -35,6 +37,7 @@ mod private_git;
 mod resume;
 mod retry;
 mod shapes;
+mod signals;
 mod soak;
 mod source_rules;
 mod stop;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use sandbox::{Host, Launcher};
 use tokio_util::sync::CancellationToken;
+use worktree_sandbox::agent::clock::WorkClock;
 use worktree_sandbox::change::{Capturer, Snapshot};
 use worktree_sandbox::git::{Git, Head, Repository};
 use worktree_sandbox::model::event::{Event, EventKind, Subject, VerifyFinished};
@@ -104,6 +105,7 @@ impl Scene {
             journal: &self.notes,
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
+            clock: WorkClock::default(),
         }
     }
 

@@ -17,6 +17,10 @@ pub fn durability(kind: &EventKind) -> Durability {
         // The base is pinned, worktrees are made, commands are spawned, refs are moved, people are asked.
         EventKind::RunStarted(_)
         | EventKind::RunFinished(_)
+        // Somebody was told that it is so.
+        | EventKind::RunPaused(_)
+        | EventKind::RunContinued(_)
+        | EventKind::RetryRequested(_)
         | EventKind::AttemptStarted(_)
         | EventKind::AttemptFinished(_)
         | EventKind::TurnStarted(_)
