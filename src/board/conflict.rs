@@ -30,6 +30,8 @@ pub fn conflict(conflict: &git::Conflict, sides: Sides, waiting: &AgentName, oth
         sides: Some(sides),
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

@@ -58,6 +58,8 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
         id,
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

@@ -30,6 +30,8 @@ pub fn merge_error(agent: &AgentName, snapshot: Option<&CommitId>, sides: Option
         ],
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

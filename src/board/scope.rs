@@ -36,6 +36,8 @@ pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> 
         id,
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

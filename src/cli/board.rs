@@ -14,9 +14,11 @@ use super::view::View;
 use crate::model::card::Card;
 use crate::model::{CardId, RunId};
 use crate::report::Envelope;
-use crate::report::board::{BoardData, DecidedData, render_card};
+use crate::report::board::{BoardData, DecidedData};
+use crate::report::card::ShownCard;
 use crate::run::Site;
 use crate::run::decide::{Desk, Take};
+use crate::run::insight::insight;
 
 /// The longest reason, in bytes.
 const WHY_MAX: usize = 1000;
@@ -41,10 +43,12 @@ pub(super) fn board(args: &BoardArgs, settings: &Settings, printer: &mut Printer
             printer.json(&Envelope::answer("board list", Some(seen.run.id().clone()), data, printer.warnings()));
         }
         Some(BoardVerb::Show(args)) => {
-            let seen = View::open(settings, printer)?.run(asked)?;
+            let view = View::open(settings, printer)?;
+            let seen = view.run(asked)?;
             let card = select::card(&args.card, &seen.state)?;
-            printer.answer(&render_card(card, settings.look));
-            printer.json(&Envelope::answer("board show", Some(seen.run.id().clone()), card, printer.warnings()));
+            let shown = ShownCard::new(card.clone(), insight(&view.repository, card));
+            printer.answer(&shown.render(settings.look));
+            printer.json(&Envelope::answer("board show", Some(seen.run.id().clone()), shown, printer.warnings()));
         }
         Some(BoardVerb::Approve(args)) => {
             let (desk, run, card) = sit_down(asked, &args.card, settings)?;

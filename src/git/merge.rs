@@ -32,7 +32,10 @@ use crate::model::{CommitId, TreeId};
 /// Attribute files over this size are ignored by git itself.
 const ATTRIBUTES_LIMIT: u64 = 100 << 20;
 
-/// Settings that decide what a conflict is. `histogram` is what git's merge uses unless told otherwise.
+/// How lines are compared: what git's merge uses unless told otherwise.
+pub(super) const DIFF_ALGORITHM: &str = "histogram";
+
+/// Settings that decide what a conflict is.
 pub(super) const PINNED: [(&str, &str); 8] = [
     ("merge.directoryRenames", "conflict"),
     ("merge.renames", "true"),
@@ -40,7 +43,7 @@ pub(super) const PINNED: [(&str, &str); 8] = [
     ("merge.conflictStyle", "merge"),
     ("merge.default", "text"),
     ("merge.renormalize", "false"),
-    ("diff.algorithm", "histogram"),
+    ("diff.algorithm", DIFF_ALGORITHM),
     ("merge.verbosity", "2"),
 ];
 

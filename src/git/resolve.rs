@@ -8,7 +8,7 @@ use super::conflict::Conflict;
 use super::error::Error;
 use super::index_file::copy_index;
 use super::merge::{PINNED, merge_drivers};
-use super::objects::{Blob, Entry, ModeKind};
+use super::objects::{Blob, Entry, Mode, ModeKind};
 use super::quarantine::Quarantine;
 use super::repository::{Repository, parsed};
 use super::worktrees::{Added, Addition, Fill};
@@ -55,6 +55,24 @@ impl Repository {
             Ok((path, found.filter(|entry| entry.mode.kind() != ModeKind::Tree)))
         };
         conflict.paths().into_iter().map(entry).collect()
+    }
+
+    /// Writes a tree that holds these objects, for a commit to keep them by. Their names in it mean nothing.
+    pub fn write_holding_tree(&self, held: &[(Mode, ObjectId)]) -> Result<TreeId, Error> {
+        let mut lines = BTreeSet::new();
+        for (mode, id) in held {
+            // A commit of another repository is not here to be kept.
+            let (mode, kind) = match mode.kind() {
+                ModeKind::File | ModeKind::Symlink => (Mode::FILE, "blob"),
+                ModeKind::Tree => (Mode::TREE, "tree"),
+                ModeKind::Gitlink => continue,
+            };
+            lines.insert(format!("{mode} {kind} {id}\t{id}\0"));
+        }
+        let lines = lines.into_iter().collect::<String>().into_bytes();
+        let made = self.common(Access::Write, "mktree").args(["-z", "--missing"]).input(Input::Bytes(lines));
+        let output = made.success()?;
+        parsed(output.what(), output.line()?)
     }
 
     fn index_lines(&self, chosen: &[Chosen]) -> Vec<u8> {

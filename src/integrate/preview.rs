@@ -485,7 +485,7 @@ impl Walk<'_, '_> {
     fn undecided(&self, cards: Vec<Card>, terms: &mut Terms) -> Undecided {
         let mut open = Vec::new();
         for card in cards {
-            match self.question.facts.state.answer(&card.id) {
+            match self.question.facts.state.answer(&card) {
                 Some(Answer { kind: AnswerKind::Dismissed, .. }) => return Undecided::SetAside(card.id),
                 Some(Answer { kind: AnswerKind::Approved, by, .. }) => {
                     // Of a protected path that the contract covers, it was kept all the same.
@@ -508,8 +508,13 @@ impl Walk<'_, '_> {
         mut terms: Terms,
     ) -> Result<Placed, Error> {
         let card = self.conflict(made, conflict)?;
+        let missing = card.missing();
+        if !missing.is_empty() {
+            // Nobody could decide about it: as little is known of such a conflict as of a merge that failed.
+            return Ok(self.error(made, &format!("git reports a conflict and tells no {}", missing.join(", no "))));
+        }
         let facts = self.question.facts;
-        let Some(answer) = facts.state.answer(&card.id) else { return Ok(Placed::Conflict(Box::new(card))) };
+        let Some(answer) = facts.state.answer(&card) else { return Ok(Placed::Conflict(Box::new(card))) };
         match answer.kind {
             AnswerKind::Dismissed => Ok(Placed::SetAside(card.id)),
             AnswerKind::Approved => Ok(Placed::Conflict(Box::new(card))),

@@ -11,7 +11,7 @@ use sandbox::Layer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::card::{Answer, Card};
+use super::card::{Answer, CompleteCard, Proposal};
 use super::change::{GitChangeSet, GitCheckpoint, GitProgressState};
 use super::gate::GateBlock;
 use super::ids::{AgentName, CardId, CommitId, RefName, RunId, TreeId, TurnId};
@@ -140,7 +140,11 @@ event_kinds! {
     /// The effect was seen not to have happened.
     EffectReleased(Effect) = "effect.released",
     /// A decision waits for a person.
-    CardOpened(Box<Card>) = "card.opened",
+    CardOpened(CompleteCard) = "card.opened",
+    /// A command proposed a resolution of a conflict. Nothing is decided by it.
+    CardProposed(Box<CardProposed>) = "card.proposed",
+    /// A proposal was turned down; the card waits as before.
+    ProposalDiscarded(ProposalDiscarded) = "card.proposal_discarded",
     /// A decision waits no longer.
     CardClosed(CardClosed) = "card.closed",
     /// An agent's contribution was merged in the object database only, to see what comes of it.
@@ -502,6 +506,27 @@ pub struct Effect {
 pub enum EffectKind {
     /// Moving the target.
     Land,
+}
+
+/// Data of `card.proposed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardProposed {
+    /// The card.
+    pub card: CardId,
+    /// What was proposed.
+    pub proposal: Proposal,
+}
+
+/// Data of `card.proposal_discarded`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProposalDiscarded {
+    /// The card.
+    pub card: CardId,
+    /// Who turned it down, `Name <address>`.
+    pub by: String,
+    /// Why, in their words.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
 }
 
 /// Data of `card.closed`.

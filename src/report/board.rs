@@ -123,81 +123,11 @@ impl DecidedData {
     }
 }
 
-fn lane_name(state: CardState) -> (&'static str, Tone) {
+pub(super) fn lane_name(state: CardState) -> (&'static str, Tone) {
     match state {
         CardState::NeedsHuman => ("needs a decision", Tone::Warn),
         CardState::Closed => ("closed", Tone::Dim),
     }
-}
-
-/// One card as text. Its JSON is the card itself.
-pub fn render_card(card: &Card, look: Look) -> String {
-    let (state, tone) = lane_name(card.state);
-    let mut out = format!(
-        "{}  {}  {}\n{}\n",
-        Tone::Strong.paint(&format!("card {}", card.id), look),
-        card.kind,
-        tone.paint(state, look),
-        text::clean(&card.summary)
-    );
-    if let Some(resolution) = &card.resolution {
-        out.extend(["closed: ", &text::clean(resolution), "\n"]);
-    }
-    out.push('\n');
-    let mut fact = |name: &str, value: &str| out.extend([&text::padded(name, 12), value, "\n"]);
-    fact("agents", &text::list(&card.agents, usize::MAX));
-    if let Some(sides) = &card.sides {
-        fact("ours", &format!("{}  the candidate", sides.ours));
-        fact("theirs", &format!("{}  the agent's contribution", sides.theirs));
-        fact("base", &sides.base.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string));
-    }
-    fact("fingerprint", &text::clean(&card.fingerprint));
-    section(&mut out, "paths", &text::lines(&card.paths, "  "), look);
-    section(&mut out, "stages", &stages(card, look), look);
-    section(&mut out, "git said", &messages(card), look);
-    section(&mut out, "you can", &options(card), look);
-    out
-}
-
-fn section(out: &mut String, name: &str, body: &str, look: Look) {
-    if !body.is_empty() {
-        out.extend(["\n", &Tone::Strong.paint(name, look), "\n", body]);
-    }
-}
-
-fn stages(card: &Card, look: Look) -> String {
-    if card.stages.is_empty() {
-        return String::new();
-    }
-    let mut table = Table::new(["SIDE", "MODE", "OBJECT", "PATH"]).indented(2);
-    for stage in card.stages.iter().take(3 * text::LISTED) {
-        let side = match stage.stage {
-            1 => "base".to_owned(),
-            2 => "ours".to_owned(),
-            3 => "theirs".to_owned(),
-            other => other.to_string(),
-        };
-        table.row([side.into(), stage.mode.as_str().into(), stage.oid.short().into(), stage.path.to_string().into()]);
-    }
-    let mut out = table.render(look);
-    let more = card.stages.len().saturating_sub(3 * text::LISTED);
-    if more > 0 {
-        out.extend(["  and ", &more.to_string(), " more\n"]);
-    }
-    out
-}
-
-fn messages(card: &Card) -> String {
-    let said: Vec<String> = card.messages.iter().map(|message| message.text.trim_end().to_owned()).collect();
-    text::lines(&said, "  ")
-}
-
-fn options(card: &Card) -> String {
-    let mut out = String::new();
-    for option in &card.options {
-        out.extend(["  ", &text::clean(&option.title), ":\n      ", &text::clean(&option.command), "\n"]);
-    }
-    out
 }
 
 #[cfg(test)]
@@ -243,35 +173,5 @@ mod tests {
         }
         "#);
         assert_eq!(BoardData::of(&samples::running()).render(Look::PLAIN), "no cards\n");
-    }
-
-    #[test]
-    fn card() {
-        insta::assert_snapshot!(render_card(&samples::conflict_card(), Look::PLAIN), @r"
-        card c1a2b3c4  conflict  needs a decision
-        ui and parser changed the same lines of src/parser/mod.rs
-
-        agents      ui, parser
-        ours        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa  the candidate
-        theirs      7777777777777777777777777777777777777777  the agent's contribution
-        base        bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
-        fingerprint 1a2b3c4d5e
-
-        paths
-          src/parser/mod.rs
-
-        stages
-          SIDE    MODE    OBJECT      PATH
-          base    100644  1111111111  src/parser/mod.rs
-          ours    100644  2222222222  src/parser/mod.rs
-          theirs  100644  3333333333  src/parser/mod.rs
-
-        git said
-          CONFLICT (content): Merge conflict in src/parser/mod.rs
-
-        you can
-          let ui try again on top of the candidate:
-              sandbox retry ui --fresh --run login-3
-        ");
     }
 }

@@ -17,6 +17,7 @@ mod error;
 mod finish;
 mod forecaster;
 pub mod gate;
+pub mod insight;
 mod isolation;
 mod keep;
 mod recorder;

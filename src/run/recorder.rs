@@ -154,6 +154,8 @@ fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
         | EventKind::EffectConfirmed(_)
         | EventKind::EffectReleased(_)
         | EventKind::CardOpened(_)
+        | EventKind::CardProposed(_)
+        | EventKind::ProposalDiscarded(_)
         | EventKind::CardClosed(_)
         | EventKind::OverlapPredicted(_)
         | EventKind::MergePreviewed(_)
@@ -174,6 +176,8 @@ fn derive(run: &RunDir, inner: &Inner, event: &Event, progress_changed: bool) ->
     }
     let card = match &event.kind {
         EventKind::CardOpened(card) => Some(&card.id),
+        EventKind::CardProposed(proposed) => Some(&proposed.card),
+        EventKind::ProposalDiscarded(discarded) => Some(&discarded.card),
         EventKind::CardClosed(closed) => Some(&closed.card),
         _ => None,
     };

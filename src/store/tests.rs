@@ -49,6 +49,8 @@ fn card(id: &str) -> Card {
         options: Vec::new(),
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 
