@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::args::CleanArgs;
-use super::error::{Error, ErrorKind};
+use super::error::Error;
 use super::exit::Exit;
+use super::going;
 use super::printer::Printer;
 use super::settings::Settings;
 use crate::report::table::{Cell, Table};
@@ -40,10 +41,7 @@ pub(super) fn clean(args: &CleanArgs, settings: &Settings, printer: &mut Printer
 }
 
 fn carry_out(site: &Site, runs: &[RunDir], planned: &[Item], args: &CleanArgs) -> Result<Vec<Item>, Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error)
-    })?;
+    let runtime = going::threads()?;
     let mut done = Vec::new();
     for run in runs {
         let mine: Vec<Item> = planned.iter().filter(|item| item.run == *run.id()).cloned().collect();

@@ -95,10 +95,7 @@ where
 {
     let waiting = Arc::new(AtomicUsize::new(0));
     let (wire, news) = Wire::new(&waiting);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("sandbox").build();
-    let runtime = runtime.map_err(|error| {
-        Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error)
-    })?;
+    let runtime = threads()?;
     let report = std::thread::scope(|scope| {
         let observer = Box::new(wire);
         let working = scope.spawn(|| {
@@ -114,6 +111,13 @@ where
     let report =
         report.map_err(|_| Error::new(ErrorKind::Internal, "the run met a fault of ours"))?.map_err(Error::from)?;
     conclude(&report, settings, printer, telling)
+}
+
+/// The threads that work is done on.
+pub(super) fn threads() -> Result<tokio::runtime::Runtime, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("sandbox").build();
+    runtime
+        .map_err(|error| Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error))
 }
 
 fn conclude(report: &Report, settings: &Settings, printer: &mut Printer, telling: Telling) -> Result<Exit, Error> {

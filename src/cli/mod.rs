@@ -33,6 +33,7 @@ mod output;
 mod plan;
 pub mod printer;
 mod rehearsal;
+mod resolve;
 mod rooms;
 mod run;
 mod runs;

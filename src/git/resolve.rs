@@ -89,6 +89,24 @@ impl Repository {
         lines
     }
 
+    /// Puts the sides of each conflicting path into an index of the conflict's tree, as a merge leaves them there. Not where
+    /// git made up paths to make room: one index cannot hold what wants the same place.
+    pub fn write_unmerged(&self, index: &Path, conflict: &Conflict, sides: [&CommitId; 2]) -> Result<(), Error> {
+        if conflict.stages.is_empty() || !self.load_strays(conflict, sides)?.is_empty() {
+            return Ok(());
+        }
+        let gone: Vec<Chosen> = conflict.stages.iter().map(|stage| (stage.path.clone(), None)).collect();
+        let mut lines = self.index_lines(&gone);
+        for stage in &conflict.stages {
+            let Entry { mode, id } = &stage.entry;
+            lines.extend(format!("{mode} {id} {}\t", stage.side.stage()).into_bytes());
+            lines.extend(stage.path.as_bytes());
+            lines.push(0);
+        }
+        let command = self.common(Access::Write, "update-index").env("GIT_INDEX_FILE", index);
+        command.args(["-z", "--index-info"]).input(Input::Bytes(lines)).success().map(drop)
+    }
+
     /// The paths of a conflict's tree that git made up.
     fn load_strays(&self, conflict: &Conflict, sides: [&CommitId; 2]) -> Result<Vec<RepoPath>, Error> {
         let tree = self.load_tree(&conflict.tree)?;

@@ -48,5 +48,5 @@ pub use fork::{Fork, fork_point};
 pub use land::{Landed, Landing, land};
 pub use open::open_card;
 pub use order::merge_order;
-pub use preview::{Placed, Previewed};
+pub use preview::{Placed, Previewed, as_chosen};
 pub use settle::{Settled, settle};

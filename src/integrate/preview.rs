@@ -335,15 +335,7 @@ impl Walk<'_, '_> {
             Work::Absent(outcome) => return Ok((Placed::Absent(*outcome), None)),
             Work::Nothing => return Ok((Placed::Nothing, None)),
             Work::Unusable { snapshot, cause } => {
-                return Ok((
-                    Placed::Error(Box::new(self.in_run(board::merge_error(
-                        &task.name,
-                        snapshot.as_ref(),
-                        None,
-                        cause,
-                    )))),
-                    None,
-                ));
+                return Ok((self.failed(board::merge_error(&task.name, snapshot.as_ref(), None, cause)), None));
             }
             Work::Made(made) => made.as_ref().clone(),
         };
@@ -581,7 +573,15 @@ impl Walk<'_, '_> {
     fn error(&self, made: &Contribution, cause: &str) -> Placed {
         // What cannot be merged may well have no base to be told either.
         let sides = self.sides(made).ok();
-        Placed::Error(Box::new(self.in_run(board::merge_error(&made.agent, Some(&made.snapshot), sides, cause))))
+        self.failed(board::merge_error(&made.agent, Some(&made.snapshot), sides, cause))
+    }
+
+    /// A merge that failed waits on its card, unless it was decided to do without.
+    fn failed(&self, card: Card) -> Placed {
+        match self.question.facts.state.answer(&card).map(|answer| answer.kind) {
+            Some(AnswerKind::Dismissed) => Placed::SetAside(card.id),
+            Some(AnswerKind::Approved | AnswerKind::Resolved) | None => Placed::Error(Box::new(self.in_run(card))),
+        }
     }
 
     fn in_run(&self, card: Card) -> Card {
@@ -632,7 +632,7 @@ enum Undecided {
 }
 
 /// A path as it was resolved; `None` where the record is odd.
-fn as_chosen(resolved: &ResolvedPath) -> Option<Chosen> {
+pub fn as_chosen(resolved: &ResolvedPath) -> Option<Chosen> {
     let entry = match (&resolved.mode, &resolved.oid) {
         (Some(mode), Some(id)) => Some(Entry { mode: Mode::parse(mode)?, id: id.clone() }),
         (None, None) => None,

@@ -120,6 +120,7 @@ fn read<'t>(reader: &mut Reader<'t>, label: &str, root: &Section<'_, 't>) -> Opt
         land: land.unwrap_or_default(),
         timeout,
         workspace: WorkspaceSettings { seed: plain(seed.unwrap_or_default()), setup },
+        sandbox,
         verify,
         protect,
         agents: drafts.into_iter().map(|draft| draft.task).collect::<Option<_>>()?,

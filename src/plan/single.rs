@@ -69,7 +69,7 @@ impl Single {
             after: Vec::new(),
             attempts: self.attempts,
             turns: vec![self.command],
-            sandbox: self.sandbox,
+            sandbox: self.sandbox.clone(),
         };
         Ok(Plan {
             name,
@@ -78,6 +78,7 @@ impl Single {
             land: self.land,
             timeout: None,
             workspace: self.workspace,
+            sandbox: self.sandbox,
             verify: self.verify,
             protect: Vec::new(),
             agents: vec![agent],

@@ -67,6 +67,7 @@ pub fn plan(site: &Site, runs: &[RunDir], named: bool) -> Result<Vec<Item>, Erro
             Occupant::Agent { name, .. } => (name.to_string(), judge(folder, named)),
             Occupant::Verify => ("verify".to_owned(), judge(folder, named)),
             // What a person does by hand is in no snapshot, while it waits to be taken in.
+            Occupant::Resolver(_) => ("resolver".to_owned(), judge(folder, named)),
             Occupant::Card(card) if is_closed(folder, &card) => {
                 (format!("card {card}"), (Action::Remove, "its card is closed".to_owned()))
             }
@@ -174,8 +175,10 @@ pub async fn apply(site: &Site, run: &RunDir, items: Vec<Item>, allowed: &BTreeS
                     let keeper = Keeper { site, capturer: &capturer, recorder: &recorder, workspace, task, known };
                     may_go(&keeper.keep("kept before removal").await)
                 }
-                // The verifier's: nothing in it is anybody's work.
-                _ if item.owner == "verify" => Ok("nothing of it is anybody's work".to_owned()),
+                // The verifier's, or a resolver's: nothing in it is anybody's work.
+                _ if item.owner == "verify" || item.owner == "resolver" => {
+                    Ok("nothing of it is anybody's work".to_owned())
+                }
                 _ if item.owner.starts_with("card ") => Ok("its card is closed".to_owned()),
                 // That a worktree is there is written down before an agent is let in.
                 (None, Some(_), Some(known)) if known.last_turn_in(&item.worktree).is_none() => {

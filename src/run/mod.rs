@@ -20,6 +20,7 @@ pub mod gate;
 pub mod insight;
 mod isolation;
 mod keep;
+pub mod propose;
 mod recorder;
 pub mod reopen;
 pub mod resume;

@@ -20,6 +20,7 @@ mod pinned;
 mod private;
 mod remove;
 mod repoint;
+mod resolver;
 mod seed;
 mod surroundings;
 
@@ -33,5 +34,6 @@ pub use open_files::raise as raise_open_files;
 pub use pinned::pin;
 pub use private::seen;
 pub use remove::remove;
+pub use resolver::put_merge_under_way;
 pub use seed::{Seeded, seed, seed_included};
 pub use surroundings::{Surroundings, require_fit};

@@ -180,6 +180,7 @@ impl World {
             land: LandMode::Manual,
             timeout: None,
             workspace: WorkspaceSettings::default(),
+            sandbox: crate::model::plan::SandboxSettings::default(),
             verify: None,
             protect: Vec::new(),
             agents,
