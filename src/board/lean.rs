@@ -167,13 +167,13 @@ mod tests {
         words.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace('_', " ").into_bytes()).collect()
     }
 
-    fn entry(digit: char) -> Option<Entry> {
+    fn entry(digit: char) -> Entry {
         let id: ObjectId = digit.to_string().repeat(40).parse().unwrap();
-        Some(Entry { mode: Mode::FILE, id })
+        Entry { mode: Mode::FILE, id }
     }
 
     fn fact(places: Vec<Place>) -> PathFacts {
-        let (base, ours, theirs) = (entry('1'), entry('2'), entry('3'));
+        let (base, ours, theirs) = (Some(entry('1')), Some(entry('2')), Some(entry('3')));
         PathFacts { path: "a".into(), base, ours, theirs, renamed: false, places: Some(places) }
     }
 

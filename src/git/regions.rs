@@ -254,7 +254,7 @@ mod tests {
             let text = proptest::collection::vec(0_u8..6, 0..14);
             let config = ProptestConfig { cases: 24, ..ProptestConfig::default() };
             proptest!(config, |(base in text.clone(), ours in text.clone(), theirs in text)| {
-                let of = |lines: &[u8]| lines.iter().map(|line| format!("line {line}\n")).collect::<String>();
+                let of = |lines: &[u8]| lines.iter().map(|line| format!("line {line}\n")).collect::<Vec<_>>().concat();
                 let texts = [of(&base), of(&ours), of(&theirs)];
                 let ids = texts.each_ref().map(|text| repository.write_bytes(text.clone().into_bytes()).unwrap());
                 let [base, ours, theirs] = texts.each_ref().map(|text| split_lines(text.as_bytes()));

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::look::{Look, Tone};
 use super::table::{Cell, Table};
 use super::text;
+use crate::board::{self, Standing};
 use crate::model::card::{Card, CardKind, CardState};
 use crate::model::run::RunState;
 use crate::model::{AgentName, CardId, RepoPath, RunId};
@@ -57,11 +58,13 @@ pub struct Lane {
     pub cards: Vec<CardRow>,
 }
 
-/// Data of `board list`: every lane, empty ones too.
+/// Data of `board list`: every lane of cards, empty ones too, and where every agent stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BoardData {
-    /// The lanes.
+    /// The lanes of cards.
     pub lanes: Vec<Lane>,
+    /// Every agent once, in plan order.
+    pub agents: Vec<Standing>,
 }
 
 impl BoardData {
@@ -71,7 +74,8 @@ impl BoardData {
             name,
             cards: state.cards.iter().filter(|card| card.state == name).map(CardRow::of).collect(),
         };
-        Self { lanes: vec![lane(CardState::NeedsHuman), lane(CardState::Closed)] }
+        let lanes = vec![lane(CardState::NeedsHuman), lane(CardState::Closed)];
+        Self { lanes, agents: board::lanes(state).agents }
     }
 
     /// The board as text; lanes without cards are left out.
@@ -96,7 +100,29 @@ impl BoardData {
             }
             out.push_str(&table.render(look));
         }
-        if out.is_empty() { "no cards\n".to_owned() } else { out }
+        if out.is_empty() {
+            out.push_str("no cards\n");
+        }
+        if !self.agents.is_empty() {
+            out.extend(["\n", &Tone::Strong.paint("agents", look), "\n", &self.standings(look)]);
+        }
+        out
+    }
+
+    /// Where the agents stand, lane by lane in the order of the work.
+    fn standings(&self, look: Look) -> String {
+        let mut table = Table::new(["LANE", "AGENT", "CARDS", "WHY"]).indented(2);
+        for lane in board::Lane::ALL {
+            for standing in self.agents.iter().filter(|standing| standing.lane == lane) {
+                table.row([
+                    lane.name().into(),
+                    standing.agent.as_str().into(),
+                    Cell::maybe((!standing.cards.is_empty()).then(|| text::list(&standing.cards, 3))),
+                    standing.reason.as_str().into(),
+                ]);
+            }
+        }
+        table.render(look)
     }
 }
 
@@ -142,36 +168,50 @@ mod tests {
         needs a decision
           CARD      KIND      AGENTS      PATHS              WHAT
           c1a2b3c4  conflict  ui, parser  src/parser/mod.rs  ui and parser changed the same lines of src/parser/mod.rs
+
+        agents
+          LANE         AGENT   CARDS     WHY
+          needs-human  ui      c1a2b3c4  waits for a decision
+          merged       parser  -         part of the candidate
+          blocked      api     -         waits for ui
+          blocked      docs    -         failed: turn 1.2 ended with exit status 1
         ");
-        insta::assert_snapshot!(serde_json::to_string_pretty(&data).unwrap(), @r#"
-        {
-          "lanes": [
-            {
-              "name": "needs-human",
-              "cards": [
-                {
-                  "id": "c1a2b3c4",
-                  "kind": "conflict",
-                  "state": "needs-human",
-                  "agents": [
-                    "ui",
-                    "parser"
-                  ],
-                  "paths": [
-                    "src/parser/mod.rs"
-                  ],
-                  "summary": "ui and parser changed the same lines of src/parser/mod.rs",
-                  "resolution": null
-                }
-              ]
-            },
-            {
-              "name": "closed",
-              "cards": []
-            }
-          ]
-        }
+        insta::assert_snapshot!(serde_json::to_string_pretty(&data.lanes).unwrap(), @r#"
+        [
+          {
+            "name": "needs-human",
+            "cards": [
+              {
+                "id": "c1a2b3c4",
+                "kind": "conflict",
+                "state": "needs-human",
+                "agents": [
+                  "ui",
+                  "parser"
+                ],
+                "paths": [
+                  "src/parser/mod.rs"
+                ],
+                "summary": "ui and parser changed the same lines of src/parser/mod.rs",
+                "resolution": null
+              }
+            ]
+          },
+          {
+            "name": "closed",
+            "cards": []
+          }
+        ]
         "#);
-        assert_eq!(BoardData::of(&samples::running()).render(Look::PLAIN), "no cards\n");
+        assert_eq!(serde_json::to_value(&data.agents[0]).unwrap()["lane"], "merged");
+        insta::assert_snapshot!(BoardData::of(&samples::running()).render(Look::PLAIN), @r"
+        no cards
+
+        agents
+          LANE     AGENT   CARDS  WHY
+          waiting  ui      -      waits for parser
+          running  parser  -      running
+          running  docs    -      running
+        ");
     }
 }

@@ -142,7 +142,8 @@ fn history(card: &Card) -> String {
     for step in &card.history {
         let by = step.by.as_ref().map(|by| format!(" by {}", text::clean(by))).unwrap_or_default();
         let why = step.why.as_ref().map(|why| format!(": {}", text::clean(why))).unwrap_or_default();
-        out.push_str(&format!("  {}  event {}  {}{by}{why}\n", step.at, step.seq, step.step));
+        let what = format!("  {}  event {}  {}", step.at, step.seq, step.step);
+        out.extend([what.as_str(), &by, &why, "\n"]);
     }
     out
 }

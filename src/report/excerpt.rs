@@ -86,13 +86,14 @@ fn lines(lines: &Lines, mark: char, side: &str, look: Look) -> String {
         let shown = format!("{:>6} {mark} {}{}", lines.from + at, harmless(line.bytes()), cut(line));
         out.extend(["  ", &tone.paint(shown.trim_end(), look), "\n"]);
     }
+    let margin = format!("         {mark} ");
     if lines.more > 0 {
         let side = if side.is_empty() { "what is around it" } else { side };
         let more = text::count(lines.more as u64, "more line", "more lines");
-        out.push_str(&format!("         {mark} ({more} of {side})\n"));
+        out.extend([margin.as_str(), "(", &more, " of ", side, ")\n"]);
     }
     if lines.no_newline && !side.is_empty() {
-        out.push_str(&format!("         {mark} (no line end at the end of {side})\n"));
+        out.extend([margin.as_str(), "(no line end at the end of ", side, ")\n"]);
     }
     out
 }

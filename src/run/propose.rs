@@ -186,13 +186,14 @@ impl Desk {
         if let Some(why) = why_not(&resolver.command, &ran, settings) {
             return Err(refuse(format!("{why}; what it printed is in `{}`", log.display())));
         }
-        let captured = capturer.capture_files(&workspace, &begun, "proposal", None).await;
-        let (captured, _) =
-            captured.map_err(|error| refuse(format!("what it made cannot be taken: {}", with_causes(&error))))?;
-        if let Some(lost) = captured.kept_nowhere() {
+        let taken = capturer.capture_files(&workspace, &begun, "proposal", None).await;
+        let (taken, _) =
+            taken.map_err(|error| refuse(format!("what it made cannot be taken: {}", with_causes(&error))))?;
+        // What could not be looked at may be anything.
+        if let Some(lost) = taken.kept_nowhere().or_else(|| taken.refused.first().cloned()) {
             return Err(refuse(format!("not all that it made can be taken: {lost}")));
         }
-        tokio::task::block_in_place(|| self.chosen(matter, &begun, &captured.snapshot))
+        tokio::task::block_in_place(|| self.chosen(matter, &begun, &taken.snapshot))
     }
 
     fn make_workspace(
@@ -321,8 +322,7 @@ fn why_not(command: &Argv, ran: &errand::Ran, settings: &SandboxSettings) -> Opt
         Ok(Ended { cut: None, end, .. }) if end.is_success() => return None,
         Ok(Ended { cut: None, end, .. }) => format!("ended with {end}"),
     };
-    let refused = ran.refused.iter().map(|refused| format!("; {refused}")).collect::<String>();
-    Some(format!("`{command}` {why}{refused}"))
+    Some([&[format!("`{command}` {why}")], ran.refused.as_slice()].concat().join("; "))
 }
 
 /// The paths that a command left in conflict. A text that conflicts has markers in it, which are looked for elsewhere; a
@@ -355,7 +355,8 @@ mod tests {
         let both = [stage("a", Side::Ours), stage("a", Side::Theirs)];
         let one = [stage("a", Side::Base), stage("a", Side::Theirs)];
         let at = |digit: Option<char>| vec![(RepoPath::from("a"), digit.map(entry))];
-        let table: [(&[Stage], Option<char>, Option<char>, bool); 8] = [
+        type Row<'a> = (&'a [Stage], Option<char>, Option<char>, bool);
+        let table: [Row<'_>; 8] = [
             (&both, Some('1'), Some('1'), true),
             (&both, Some('1'), Some('2'), false),
             (&both, Some('1'), None, false),

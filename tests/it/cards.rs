@@ -279,7 +279,7 @@ fn of_each_kind() -> Vec<(String, &'static str)> {
         (SCOPE.to_owned(), "scope"),
         (agent("echo '* text' > .gitattributes"), "protected"),
         (agent("git init -q inner; cd inner; git commit -q --allow-empty -m x"), "nested_repository"),
-        (agent("ln -s ../../outside docs/out"), "unsafe_tree"),
+        (agent("mkdir -p docs; echo a > docs/Name; echo b > docs/name"), "unsafe_tree"),
     ]
 }
 
@@ -335,7 +335,7 @@ fn every_command_of_a_card_is_accepted() {
             run("sandbox board approve", 0);
         } else {
             run("sandbox board dismiss", 0);
-            run("sandbox retry all", if kind == "nested_repository" { 5 } else { 1 });
+            run("sandbox retry all", if kind == "nested_repository" { 5 } else { 0 });
         }
     }
     let world = world(SCOPE);

@@ -127,7 +127,9 @@ mod tests {
             }
         }
         let mut nothing = whole(CardKind::Conflict);
-        takes.iter().for_each(|(_, take)| take(&mut nothing));
+        for (_, take) in &takes {
+            take(&mut nothing);
+        }
         assert_eq!(nothing.missing().len(), takes.len());
     }
 }
