@@ -4,7 +4,7 @@ PREFIX ?= $(HOME)/.local
 CARGO  ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test sweep check bench install fmt lint doc real-trees
+.PHONY: help build demo test sweep replay check bench install fmt lint doc real-trees
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -20,6 +20,9 @@ test: ## run every test, as the user you are (and, for root, once more as anothe
 
 sweep: ## the tests that take minutes, which `make test` leaves out
 	$(CARGO) test --workspace -- --ignored
+
+replay: ## the merges of a long history, ours beside git's own
+	$(CARGO) test --lib -- --ignored --nocapture the_merges_of_a_long_history
 
 fmt: ## format the code
 	$(CARGO) fmt --all

@@ -39,9 +39,11 @@ impl Mounts {
         Ok(rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
     }
 
-    /// Takes hold of a host path.
+    /// Takes hold of a host path, along no symlink: whoever may write on the way could have put one there just now.
     pub(crate) fn clone(&mut self, id: u32, source: &Path, read_only: bool) -> Result<(), Fault> {
-        let tree = copy(CWD, source).map_err(|fault| fault.at(source))?;
+        let host = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let found = place::find(host.as_fd(), source, Missing::Error)?;
+        let tree = copy(found.as_fd(), Path::new("")).map_err(|fault| fault.at(source))?;
         let mut attributes = MountAttributes::NO_SUID.and(MountAttributes::NO_DEVICES);
         if read_only {
             attributes = attributes.and(MountAttributes::READ_ONLY);
@@ -226,11 +228,12 @@ fn protect(proc: BorrowedFd<'_>, name: &OsStr) -> Result<(), Fault> {
 }
 
 /// A detached copy of a tree, with everything mounted in it: without the latter the kernel refuses, for it would uncover
-/// what a mount hides.
+/// what a mount hides. An empty path means the place itself.
 fn copy(at: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Fault> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
     Ok(rustix::mount::open_tree(at, path, flags)?)
 }

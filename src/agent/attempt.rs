@@ -29,10 +29,11 @@ use crate::change::{self, Captured, Capturer, Snapshot};
 use crate::model::change::Actor;
 use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Hint, Subject, TurnStarted};
 use crate::model::plan::{AgentTask, Argv};
+use crate::model::refusal::Refusal;
 use crate::model::{AgentName, AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::lock::hold_workplace;
-use crate::store::{Record, RunDir};
+use crate::store::{Record, RunDir, failpoint, space};
 use crate::workspace::{Workspace, box_variables, seen, working_box};
 
 /// What drives an agent that is a command.
@@ -241,10 +242,15 @@ impl<'a> Attempt<'a> {
         let held = tokio::task::block_in_place(|| hold_workplace(&workspace.place))?;
         match Sandbox::start_holding(enforcement, &capturer.environment.launcher(), held).await {
             Ok(boxed) => {
+                failpoint::after("box", "agent");
                 let listener = boxed.take_listener(seen::TURN_SOCKET.as_ref()).map_err(Error::Pipe)?;
                 let open = |setup| Gateway::open(&boxed, setup, run.network(&task.name), u64::from(*attempt));
                 let gateway = proxy.map(open).transpose().map_err(Error::Pipe)?.flatten();
                 Ok(Ok(Opened { boxed, socket: listener.map(TurnSocket::new), gateway }))
+            }
+            // A machine that has run out of something may have it another time: no verdict on this agent.
+            Err(error) if Refusal::behind(&error).is_some_and(Refusal::is_lack) => {
+                Err(change::Error::Start(error).into())
             }
             Err(error) => refused(with_causes(&error)),
         }
@@ -535,7 +541,10 @@ impl<'a> Attempt<'a> {
             command = command.env(name, value);
         }
         match boxed.spawn(command).await {
-            Ok(child) => Ok(Ok(Supervisor::new(child, output))),
+            Ok(child) => {
+                failpoint::after("command", "agent");
+                Ok(Ok(Supervisor::new(child, output)))
+            }
             Err(SpawnError::Box(error)) => Err(Error::Box(error)),
             Err(error) => Ok(Err(Stop::new(AttemptOutcome::CouldNotStart, with_causes(&error)))),
         }
@@ -661,6 +670,14 @@ fn lost(error: &BoxError) -> String {
 
 /// What a failed capture says of its attempt, where it is the agent's or the worktree's doing.
 fn stop_of_capture<T>(error: change::Error) -> Going<T> {
+    let is_of_the_machine = match &error {
+        change::Error::Capture { worktree, .. } if space::is_full(worktree) => true,
+        _ => Refusal::behind(&error).is_some_and(Refusal::is_lack),
+    };
+    // No fault of the agent's: its work stays in its worktree, and is captured when the run goes on.
+    if is_of_the_machine {
+        return Err(error.into());
+    }
     let outcome = match &error {
         change::Error::Capture { .. }
         | change::Error::Start(_)

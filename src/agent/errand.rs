@@ -16,12 +16,16 @@ use super::output::OutputLog;
 use super::supervise::{Bounds, Ended, Happening, Supervisor, output_pipe};
 use crate::change::Capturer;
 use crate::model::plan::{Argv, Network};
+use crate::model::refusal::Refusal;
+use crate::store::failpoint;
 use crate::store::lock::hold_workplace;
 use crate::workspace::{self, Workspace};
 
 /// A command, and all that its box is made of.
 #[derive(Debug)]
 pub struct Errand<'a> {
+    /// Whose it is: `verifier`, `resolver`.
+    pub whose: &'static str,
     /// What the machine and the user's environment are.
     pub capturer: &'a Capturer,
     /// The box.
@@ -84,8 +88,12 @@ async fn behind(errand: &Errand<'_>, bounds: Bounds, on_output: &mut (dyn FnMut(
     let held = tokio::task::block_in_place(|| hold_workplace(&errand.workspace.place))?;
     let boxed = match Sandbox::start_holding(errand.enforcement, &host.launcher(), held).await {
         Ok(boxed) => boxed,
+        Err(error) if Refusal::behind(&error).is_some_and(Refusal::is_lack) => {
+            return Err(crate::change::Error::Start(error).into());
+        }
         Err(error) => return Ok(Ran::not_started(with_causes(&error))),
     };
+    failpoint::after("box", errand.whose);
     let open = |setup| Gateway::open(&boxed, setup, errand.network_log.clone(), errand.number);
     let gateway = proxy.map(open).transpose().map_err(Error::Pipe)?.flatten();
     let mut ran = run_command(errand, &boxed, bounds, on_output).await;
@@ -125,6 +133,7 @@ async fn run_command(
         Err(SpawnError::Box(error)) => return Err(Error::Box(error)),
         Err(error) => return Ok(Ran::not_started(with_causes(&error))),
     };
+    failpoint::after("command", errand.whose);
     let mut supervisor = Supervisor::new(child, output);
     let ended: Ended = loop {
         match supervisor.next(boxed, &mut bounds, &mut log, on_output, None).await? {

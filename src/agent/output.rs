@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
+use crate::store::failpoint;
 
 /// The output of one turn, being written. Readers may follow the file meanwhile.
 #[derive(Debug)]
@@ -20,14 +21,16 @@ impl OutputLog {
         if let Some(folder) = path.parent() {
             crate::store::atomic::create_dir(folder)?;
         }
-        let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+        let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+        let opened = failpoint::before("output", "open").and_then(|()| open());
         let file = opened.map_err(|source| Error::Output { path: path.to_owned(), source })?;
         Ok(Self { file, path: path.to_owned() })
     }
 
     /// Appends what came.
     pub fn append(&mut self, chunk: &[u8]) -> Result<(), Error> {
-        self.file.write_all(chunk).map_err(|source| Error::Output { path: self.path.clone(), source })
+        let written = failpoint::before("output", "append").and_then(|()| self.file.write_all(chunk));
+        written.map_err(|source| Error::Output { path: self.path.clone(), source })
     }
 }
 

@@ -26,6 +26,7 @@ use super::inside::{self, Report, Request};
 use crate::git::{Input, PackLimits, Received, RefEdit, Repository, Swap};
 use crate::model::plan::PinnedPaths;
 use crate::model::{AgentName, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId};
+use crate::store::failpoint;
 use crate::store::lock::hold_workplace;
 use crate::workspace::{HostEnvironment, Surroundings, Workspace, capture_box, seen, without_mounts};
 
@@ -186,13 +187,15 @@ impl Capturer {
             Ok::<_, Error>(hold_workplace(&workspace.place)?)
         })?;
         let boxed = Sandbox::start_holding(&enforcement, &self.environment.launcher(), held).await?;
+        failpoint::after("box", "capture");
         let within = self.timeout + Duration::from_secs(5);
         let result = tokio::time::timeout(within, self.report_from(&boxed, &enforcement, workspace, request)).await;
         // Whatever filters left behind dies with the box.
         let closed = boxed.shutdown().await;
+        failpoint::after("capture", "");
         match (result, closed) {
             (Ok(report), Ok(())) => report,
-            (Ok(_), Err(error)) => Err(failed(workspace, error)),
+            (Ok(_), Err(error)) => Err(failed_by(workspace, error)),
             (Err(_), _) => Err(failed(workspace, format!("it took longer than {} s", within.as_secs()))),
         }
     }
@@ -221,7 +224,7 @@ impl Capturer {
         workspace: &Workspace,
         request: &Request,
     ) -> Result<Report, Error> {
-        let request = serde_json::to_vec(request).map_err(|error| failed(workspace, error))?;
+        let request = serde_json::to_vec(request).map_err(|error| failed_by(workspace, error))?;
         let program = enforcement.seen(seen::PROGRAM.as_ref()).into_os_string();
         let mut command = BoxCommand::new([program, inside::ARGUMENT.into()])
             .cwd("/")
@@ -231,10 +234,10 @@ impl Capturer {
         for (name, value) in self.variables() {
             command = command.env(name, value);
         }
-        let mut child = boxed.spawn(command).await.map_err(|error| failed(workspace, error))?;
+        let mut child = boxed.spawn(command).await.map_err(|error| failed_by(workspace, error))?;
         if let Some(mut stdin) = child.stdin.take() {
             let sent = tokio::io::AsyncWriteExt::write_all(&mut stdin, &request).await;
-            sent.map_err(|error| failed(workspace, error))?;
+            sent.map_err(|error| failed_by(workspace, error))?;
         }
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(failed(workspace, "its box has no output"));
@@ -242,7 +245,7 @@ impl Capturer {
         let mut stdout = BufReader::new(stdout);
         let mut line = Vec::new();
         let read = (&mut stdout).take(inside::REPORT_MAX).read_until(b'\n', &mut line).await;
-        read.map_err(|error| failed(workspace, error))?;
+        read.map_err(|error| failed_by(workspace, error))?;
         let report: Option<Report> = serde_json::from_slice(&line).ok();
         let received = match &report {
             Some(Report { commit: Some(commit), .. }) => Some(self.receive(stdout, commit, workspace).await?),
@@ -250,8 +253,8 @@ impl Capturer {
         };
         let mut complaint = Vec::new();
         let read = stderr.take(64 * 1024).read_to_end(&mut complaint).await;
-        read.map_err(|error| failed(workspace, error))?;
-        let exit = child.wait().await.map_err(|error| failed(workspace, error))?;
+        read.map_err(|error| failed_by(workspace, error))?;
+        let exit = child.wait().await.map_err(|error| failed_by(workspace, error))?;
         if let Some(hit) = exit.limit {
             return Err(failed(workspace, LimitMet::from(hit)));
         }
@@ -259,7 +262,7 @@ impl Capturer {
         verdict(report, exit.status, received, &complaint).map_err(|fault| {
             let worktree = workspace.place.worktree().to_owned();
             match fault {
-                Fault::Failed(reason) => Error::Capture { worktree, reason },
+                Fault::Failed(reason) => Error::Capture { worktree, reason, source: None },
                 Fault::Refused(reason) => Error::Refused { worktree, reason },
             }
         })
@@ -272,7 +275,7 @@ impl Capturer {
         commit: &CommitId,
         workspace: &Workspace,
     ) -> Result<Received, Error> {
-        let fault = |error: io::Error| failed(workspace, error);
+        let fault = |error: io::Error| failed_by(workspace, error);
         let (mut sender, receiver) = tokio::net::unix::pipe::pipe().map_err(fault)?;
         let stream: OwnedFd = receiver.into_blocking_fd().map_err(fault)?;
         let repository = self.repository.clone();
@@ -286,7 +289,7 @@ impl Capturer {
         // Git may refuse the pack before its end, and then reads no further: that is no fault of the pipe.
         let copied = tokio::io::copy(&mut stdout, &mut sender).await;
         drop(sender);
-        let outcome = receiving.await.map_err(|error| failed(workspace, error))??;
+        let outcome = receiving.await.map_err(|error| failed_by(workspace, error))??;
         match (copied, &outcome) {
             (Err(error), Received::Stored { .. }) => Err(fault(error)),
             (Ok(_), _) | (Err(_), Received::Refused(_)) => Ok(outcome),
@@ -336,7 +339,13 @@ impl Capturer {
 }
 
 fn failed(workspace: &Workspace, reason: impl std::fmt::Display) -> Error {
-    Error::Capture { worktree: workspace.place.worktree().to_owned(), reason: format!("{reason}") }
+    Error::Capture { worktree: workspace.place.worktree().to_owned(), reason: format!("{reason}"), source: None }
+}
+
+/// The same for an error, which is kept: what the machine lacked is no fault of the agent's.
+fn failed_by(workspace: &Workspace, error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    let reason = "its box could not be spoken to".to_owned();
+    Error::Capture { worktree: workspace.place.worktree().to_owned(), reason, source: Some(Box::new(error)) }
 }
 
 /// Why there is no snapshot.

@@ -15,6 +15,8 @@ pub enum Error {
         worktree: PathBuf,
         /// Why not.
         reason: String,
+        /// What it came from, where it was an error.
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
     /// The objects were not fit for the repository. The files are still there.
     #[error("the objects of `{}` were refused: {reason}", worktree.display())]

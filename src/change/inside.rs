@@ -19,6 +19,8 @@ mod history;
 mod index;
 mod large;
 
+pub use files::IGNORED_MAX;
+
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -17,3 +17,4 @@ pub mod tree_check;
 
 pub use capture::{Captured, Capturer, Pins, Snapshot};
 pub use error::Error;
+pub use inside::IGNORED_MAX;

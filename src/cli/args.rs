@@ -179,17 +179,24 @@ Examples:
     /// Remove the worktrees of runs that ended; snapshots and patches stay
     #[command(after_help = "\
 Nothing is removed that is not kept elsewhere: work that no snapshot and patch hold stays where it is, and is named.
+Git's settings `sandbox.clean.olderThan`, `.keep`, `.maxBytes` and `.ignored` stand for flags that are not given.
 
 Examples:
   sandbox clean --dry-run
-  sandbox clean login-3")]
+  sandbox clean login-3
+  sandbox clean --older-than 14d --keep 20
+  sandbox clean --max-bytes 5GiB --keep 3
+  sandbox clean --records --older-than 90d
+  git config --global sandbox.clean.keep 10")]
     Clean(CleanArgs),
-    /// Check this machine and repository
+    /// Check this machine and repository, or what is kept of a run
     #[command(after_help = "\
 Examples:
   sandbox doctor
-  sandbox doctor --json")]
-    Doctor,
+  sandbox doctor --json
+  sandbox doctor --run
+  sandbox doctor --run login-3 --repair")]
+    Doctor(DoctorArgs),
     /// Write a starter plan
     #[command(after_help = "\
 Examples:
@@ -241,7 +248,7 @@ impl Verb {
             Self::Stop(_) => "stop",
             Self::Runs => "runs",
             Self::Clean(_) => "clean",
-            Self::Doctor => "doctor",
+            Self::Doctor(_) => "doctor",
             Self::Init(_) => "init",
             Self::Plan(PlanArgs { verb: PlanVerb::Check(_) }) => "plan check",
             Self::Turn(_) => "turn",
@@ -249,6 +256,18 @@ impl Verb {
             Self::Man(_) => "man",
         }
     }
+}
+
+/// What `doctor` looks at.
+#[derive(Debug, Clone, Default, Args)]
+pub struct DoctorArgs {
+    /// Look at what is kept of this run, or of the newest, instead of the machine: what is missing or damaged, and what
+    /// depends on it
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "")]
+    pub run: Option<String>,
+    /// Write anew what follows from the journal: status.json, git-progress, cards, and the journal's torn last line
+    #[arg(long, requires = "run")]
+    pub repair: bool,
 }
 
 /// What boxes may do without.
@@ -568,11 +587,26 @@ pub struct RetryArgs {
 /// `clean`
 #[derive(Debug, Clone, Args)]
 pub struct CleanArgs {
-    /// The runs [default: every run that ended]
+    /// The runs [default: every run that is complete]
     pub runs: Vec<String>,
     /// Only show what would be removed
     #[arg(long)]
     pub dry_run: bool,
+    /// Of complete runs, remove those in which nothing has happened for so long
+    #[arg(long, value_name = "TIME", value_parser = age, conflicts_with = "runs")]
+    pub older_than: Option<SignedDuration>,
+    /// Of complete runs, leave the newest N alone, whatever else is said
+    #[arg(long, value_name = "N", conflicts_with = "runs")]
+    pub keep: Option<u64>,
+    /// Of complete runs, remove those that have been idle longest, until no more than this is taken
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "runs")]
+    pub max_bytes: Option<u64>,
+    /// Forget these runs for good: refs, branches, patches, logs; never one with work that did not land
+    #[arg(long)]
+    pub records: bool,
+    /// Also remove worktrees in which single files lie that git ignores
+    #[arg(long)]
+    pub ignored: bool,
     /// What boxes may do without.
     #[command(flatten)]
     pub degraded: Degraded,
@@ -669,7 +703,21 @@ fn time(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-fn size(text: &str) -> Result<u64, String> {
+/// A time for which days and weeks are the usual units.
+pub(super) fn age(text: &str) -> Result<SignedDuration, String> {
+    let wrong = || "write it as `14d`, `2w` or `36h`".to_owned();
+    let text = text.trim();
+    let days = |suffix: char, days: i64| {
+        Some(text.strip_suffix(suffix)?.trim_end().parse::<u32>().ok()?.into()).map(|n: i64| n * days)
+    };
+    let age = match days('d', 1).or_else(|| days('w', 7)) {
+        Some(days) => SignedDuration::from_hours(days * 24),
+        None => text.parse().map_err(|_| wrong())?,
+    };
+    if age > SignedDuration::ZERO { Ok(age) } else { Err(wrong()) }
+}
+
+pub(super) fn size(text: &str) -> Result<u64, String> {
     crate::plan::parse_size(text).ok_or_else(|| "write it as `64MiB`, `5GB` or a number of bytes".to_owned())
 }
 

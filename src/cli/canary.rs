@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use sandbox::{Access, Command, Enforcement, Expose, Host, Launcher, Policy, PrivateDir, Sandbox, Stdio};
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 
 use super::exit::Exit;
 use super::printer::{Printer, Rules};
 use crate::report::doctor::LayerCheck;
+use crate::store::Scratch;
 use crate::workspace::seen;
 
 /// The argument that makes this program the canary.
@@ -46,7 +46,7 @@ struct Song {
 
 /// What it tries itself on.
 struct Cage {
-    _folder: TempDir,
+    _folder: Scratch,
     work: PathBuf,
     home: PathBuf,
     tmp: PathBuf,
@@ -60,7 +60,7 @@ struct Cage {
 
 impl Cage {
     fn build() -> std::io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("sandbox-doctor-").tempdir()?;
+        let folder = Scratch::of_user("doctor").map_err(std::io::Error::other)?;
         let root = folder.path().canonicalize()?;
         let [work, home, tmp, outside, hidden] =
             ["work", "home", "tmp", "outside", "hidden"].map(|name| root.join(name));

@@ -18,6 +18,7 @@ mod board;
 mod canary;
 mod clean;
 mod completions;
+mod damage;
 mod doctor;
 pub mod error;
 mod exec;
@@ -51,13 +52,16 @@ use std::panic::AssertUnwindSafe;
 
 use clap::Parser;
 
+use args::DoctorArgs;
 pub use args::{Cli, Verb};
 pub use error::{Details, Error, ErrorKind};
 pub use exit::Exit;
 pub use printer::Printer;
 pub use settings::{Settings, Surroundings};
 
+use crate::model::refusal::Refusal;
 use crate::report::Envelope;
+use crate::store::space;
 use crate::workspace::raise_open_files;
 
 /// Does what the arguments say, the program's name being the first of them.
@@ -79,7 +83,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
     let done = std::panic::catch_unwind(AssertUnwindSafe(|| dispatch(cli.verb, &settings, &mut printer)));
     let done =
         done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, format!("`{command}` met a fault of ours"))));
-    conclude(command, done, &mut printer)
+    conclude(command, done.map_err(|error| about_room(error, &settings)), &mut printer)
+}
+
+/// What other programs say of a disk that is full is often not that it is.
+fn about_room(error: Error, settings: &Settings) -> Error {
+    let hint = Refusal::NoSpace.hint();
+    let is_told = error.failure().hints.iter().any(|told| told == hint);
+    if error.exit() == Exit::Unfit && !is_told && space::is_full(&settings.dir) { error.hint(hint) } else { error }
 }
 
 /// Tells how a verb ended.
@@ -120,7 +131,8 @@ fn dispatch(verb: Verb, settings: &Settings, printer: &mut Printer) -> Result<Ex
         Verb::Runs => runs::runs(settings, printer),
         Verb::Clean(args) => clean::clean(&args, settings, printer),
         Verb::Plan(args::PlanArgs { verb: args::PlanVerb::Check(args) }) => plan::check(&args, settings, printer),
-        Verb::Doctor => doctor::doctor(settings, printer),
+        Verb::Doctor(DoctorArgs { run: Some(run), repair }) => damage::damage(&run, repair, settings, printer),
+        Verb::Doctor(DoctorArgs { run: None, .. }) => doctor::doctor(settings, printer),
         Verb::Init(args) => init::init(&args, settings, printer),
         Verb::Turn(args) => turn::turn(&args, settings, printer),
         Verb::Completions(args) => completions::completions(&args, settings, printer),

@@ -55,7 +55,7 @@ pub(super) async fn rehearse(git: &Git, host: &Host, environment: &HostEnvironme
 }
 
 async fn perform(git: &Git, host: &Host, environment: &HostEnvironment) -> Result<(), String> {
-    let scratch = tempfile::Builder::new().prefix("sandbox-doctor-").tempdir().map_err(|error| told(&error))?;
+    let scratch = store::Scratch::of_user("doctor").map_err(|error| told(&error))?;
     let root = scratch.path().canonicalize().map_err(|error| told(&error))?;
     let (folder, worktrees) = (root.join("repository"), root.join("worktrees"));
     let repository = make_repository(git, &folder)?;

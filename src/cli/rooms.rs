@@ -16,6 +16,9 @@ impl From<git::Error> for Error {
                 Some("the result is not known; look whether the file system answers, and try again")
             }
             Git::Bare { .. } => Some("work in a checkout of it"),
+            Git::OutsideWorkTree { .. } => Some(
+                "go into the work tree; one that only `core.worktree` or `GIT_WORK_TREE` names does not do, `git worktree add` makes another",
+            ),
             Git::Spawn { .. }
             | Git::TooMuchOutput { .. }
             | Git::Pipe { .. }
@@ -29,6 +32,7 @@ impl From<git::Error> for Error {
             | Git::WorktreeOdd { .. }
             | Git::WorktreeInPlace { .. }
             | Git::NoSuchCommit { .. }
+            | Git::Store(_)
             | Git::Unparsable { .. } => None,
         };
         hinted(Self::of(error.fault(), error), hint)

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,6 +31,22 @@ pub(super) const SCAN_TIMEOUT: Duration = Duration::from_mins(10);
 pub struct Checkout {
     repository: Repository,
     top: PathBuf,
+}
+
+/// A fast-forward to be done.
+#[derive(Debug)]
+pub struct Forward<'a> {
+    /// The branch that is checked out and is to move.
+    pub target: &'a RefName,
+    /// Where it stands.
+    pub old: &'a CommitId,
+    /// Where it is to stand.
+    pub new: &'a CommitId,
+    /// How long that may take.
+    pub timeout: Duration,
+    /// Something that git, and whatever it starts, keeps open to its end: with a lock on it, others can tell that it has
+    /// ended, even if we have not lived to see it.
+    pub held: Option<OwnedFd>,
 }
 
 /// How a fast-forward ended.
@@ -55,8 +72,19 @@ pub enum Standing {
     /// Nothing is there, though both have something. Git takes a file away before it writes the new one, so this is what
     /// a killed git leaves.
     Absent,
-    /// Neither: somebody else wrote it, or git was killed while it wrote.
+    /// The beginning of the old or the new one: git was killed while it wrote.
+    Torn,
+    /// Neither: somebody else wrote it.
     Neither,
+}
+
+/// What the user's checkout had before a fast-forward as the new commit has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Before {
+    /// These files.
+    pub files: BTreeSet<RepoPath>,
+    /// These paths of the index.
+    pub index: BTreeSet<RepoPath>,
 }
 
 /// What is there after a fast-forward.
@@ -106,18 +134,12 @@ impl Checkout {
         Ok(self.load_scene(incoming)?.obstacles(incoming))
     }
 
-    /// Moves the branch `target`, which is checked out here and stands at `old`, to `new`, with its index and its files; or
-    /// refuses. Git itself would move whatever branch is checked out, from wherever it stands.
+    /// Moves a branch, which is checked out here, with its index and its files; or refuses. Git itself would move whatever branch is checked out, from wherever it stands.
     ///
     /// The caller holds the repository's lock. An error, a time-out included, says nothing about what has happened: read
     /// back with [`Self::load_read_back`] and [`Self::load_standing`].
-    pub fn fast_forward(
-        &self,
-        target: &RefName,
-        old: &CommitId,
-        new: &CommitId,
-        timeout: Duration,
-    ) -> Result<FastForward, Error> {
+    pub fn fast_forward(&self, forward: Forward<'_>) -> Result<FastForward, Error> {
+        let Forward { target, old, new, timeout, held } = forward;
         let head = self.repository.load_head()?;
         if head.branch() != Some(target) || head.commit() != Some(old) {
             let at = head.commit().map_or("no commit", CommitId::short);
@@ -140,6 +162,7 @@ impl Checkout {
                 "-q",
             ])
             .arg(new.as_str())
+            .input(held.map_or(Input::Null, Input::Descriptor))
             .timeout(timeout)
             .run()?;
         match output.code() {
@@ -216,78 +239,99 @@ impl Checkout {
                 Standing::Neither
             }
         };
-        Ok(incoming.iter().map(|change| (change.path.clone(), judge(change))).collect())
+        let mut judged = Vec::new();
+        for change in incoming {
+            let mut at = judge(change);
+            if at == Standing::Neither && self.is_torn(change)? {
+                at = Standing::Torn;
+            }
+            judged.push((change.path.clone(), at));
+        }
+        Ok(judged)
     }
 
     /// Takes back half of a fast-forward to the commit of which `incoming` are the changes from `old`: files whose bytes
-    /// are exactly the new ones, files that are absent, and the index at these paths. Gives the paths that are neither old nor new, of which
+    /// are exactly the new ones, or git's half of them, files that are absent, and the index at these paths. What was as the
+    /// new commit has it before, by the user's own doing, stays so. Gives the paths that are neither old nor new, of which
     /// nothing was touched; if there is any, nothing at all was.
     ///
     /// The caller holds the repository's lock and knows that the killed git is dead.
-    pub fn put_back(&self, old: &CommitId, incoming: &[TreeChange]) -> Result<Vec<RepoPath>, Error> {
+    pub fn put_back(&self, old: &CommitId, incoming: &[TreeChange], before: &Before) -> Result<Vec<RepoPath>, Error> {
         let standing = self.load_standing(incoming)?;
         let foreign: Vec<RepoPath> =
             standing.iter().filter(|(_, at)| *at == Standing::Neither).map(|(path, _)| path.clone()).collect();
         if !foreign.is_empty() {
             return Ok(foreign);
         }
-        let at_new: BTreeSet<&RepoPath> =
-            standing.iter().filter(|(_, at)| *at == Standing::AtNew).map(|(path, _)| path).collect();
-        let (added, others): (Vec<&TreeChange>, Vec<&TreeChange>) =
-            incoming.iter().partition(|change| change.old.is_none());
-        for change in added.iter().filter(|change| at_new.contains(&change.path)) {
+        let changed: BTreeSet<&RepoPath> =
+            standing.iter().filter(|(_, at)| *at != Standing::AtOld).map(|(path, _)| path).collect();
+        let files =
+            incoming.iter().filter(|change| changed.contains(&change.path) && !before.files.contains(&change.path));
+        let (added, others): (Vec<&TreeChange>, Vec<&TreeChange>) = files.partition(|change| change.old.is_none());
+        for change in added {
             self.remove_added(&change.path)?;
         }
-        if !added.is_empty() {
-            let input = Input::Bytes(nul_separated(added.iter().map(|change| &change.path)));
-            self.command(Access::Write, "update-index")
-                .args(["--force-remove", "-z", "--stdin"])
-                .input(input)
-                .success()
-                .map(drop)?;
+        // Git makes folders before what comes into them.
+        for change in incoming.iter().filter(|change| change.old.is_none() && !before.files.contains(&change.path)) {
+            self.remove_empty_above(&change.path);
         }
-        if !others.is_empty() {
-            let input = Input::Bytes(nul_separated(others.iter().map(|change| &change.path)));
-            self.command(Access::Write, "restore")
-                .arg(format!("--source={old}"))
-                .args(["--staged", "--worktree", "--no-overlay", "--no-recurse-submodules"])
-                .args(["--pathspec-from-file=-", "--pathspec-file-nul"])
-                .input(input)
-                .success()
-                .map(drop)?;
-        }
+        let (index, skipped) = self.load_index()?;
+        let is_old = |change: &TreeChange| index.get(&change.path).map(|it| &it.entry) == change.old.as_ref();
+        let indexed = incoming.iter().filter(|change| !before.index.contains(&change.path) && !is_old(change));
+        let (unknown, known): (Vec<&TreeChange>, Vec<&TreeChange>) = indexed.partition(|change| change.old.is_none());
+        self.update_index("--force-remove", unknown.iter().map(|change| &change.path))?;
+        self.restore(old, "--staged", &known)?;
+        let left_out = |change: &&TreeChange| skipped.contains(&change.path);
+        self.update_index("--skip-worktree", known.iter().copied().filter(left_out).map(|change| &change.path))?;
+        let wanted: Vec<&TreeChange> = others.into_iter().filter(|change| !left_out(change)).collect();
+        self.restore(old, "--worktree", &wanted)?;
         Ok(Vec::new())
     }
 
-    /// Removes the lock that a killed git left on the index. Without it nothing is done.
-    ///
-    /// The caller knows that the lock is that of its own child, and that the child is dead: else it is the user's.
-    pub fn clear_index_lock(&self) -> Result<(), Error> {
-        let lock = self.repository.git_dir().join("index.lock");
-        match fs::remove_file(&lock) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(Error::File { doing: "remove", path: lock, source: error })
+    fn update_index<'p>(&self, option: &str, paths: impl Iterator<Item = &'p RepoPath>) -> Result<(), Error> {
+        let input = nul_separated(paths);
+        if input.is_empty() {
+            return Ok(());
+        }
+        let command = self.command(Access::Write, "update-index").args([option, "-z", "--stdin"]);
+        command.input(Input::Bytes(input)).success().map(drop)
+    }
+
+    /// Puts what was changed back as `old` has it, in the index or in the files.
+    fn restore(&self, old: &CommitId, place: &str, changes: &[&TreeChange]) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.command(Access::Write, "restore")
+            .arg(format!("--source={old}"))
+            .args([place, "--no-overlay", "--no-recurse-submodules"])
+            .args(["--pathspec-from-file=-", "--pathspec-file-nul"])
+            .input(Input::Bytes(nul_separated(changes.iter().map(|change| &change.path))))
+            .success()
+            .map(drop)
+    }
+
+    /// Removes a file that the fast-forward had added.
+    fn remove_added(&self, path: &RepoPath) -> Result<(), Error> {
+        let place = path.under(&self.top);
+        match fs::remove_file(&place) {
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Err(Error::File { doing: "remove", path: place, source: error })
             }
             _ => Ok(()),
         }
     }
 
-    /// Removes a file that the fast-forward had added, and the folders that are empty without it.
-    fn remove_added(&self, path: &RepoPath) -> Result<(), Error> {
-        let place = path.under(&self.top);
-        match fs::remove_file(&place) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(Error::File { doing: "remove", path: place, source: error });
-            }
-            _ => {}
-        }
+    /// Removes the folders above a path that is gone, as far as they are empty.
+    fn remove_empty_above(&self, path: &RepoPath) {
         for above in path.ancestors() {
-            // A folder that is not empty, or is gone, ends it.
-            if fs::remove_dir(above.under(&self.top)).is_err() {
-                break;
+            match fs::remove_dir(above.under(&self.top)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                // One that is not empty ends it.
+                Err(_) => break,
             }
         }
-        Ok(())
     }
 }
 

@@ -218,14 +218,13 @@ impl Command {
     }
 
     fn start(self, stdout: Stdio, sink: Option<&mut dyn Write>) -> Result<Output, Error> {
-        let is_write = self.access == Access::Write;
-        if is_write {
-            failpoint::here("git before");
+        if self.access == Access::Read {
+            return self.start_now(stdout, sink);
         }
+        let subcommand = self.subcommand;
+        failpoint::before("git", subcommand).map_err(|source| Error::Spawn { what: self.what(), source })?;
         let output = self.start_now(stdout, sink);
-        if is_write {
-            failpoint::here("git done");
-        }
+        failpoint::after("git", subcommand);
         output
     }
 

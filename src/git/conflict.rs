@@ -4,12 +4,15 @@
 //! target moves elsewhere. It is made of conflict types with their paths and of the stages, never of texts, trees or
 //! commits. Stages alone would not do: one kind of conflict has none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
 use super::objects::{Entry, Mode};
-use crate::model::{CommitId, RepoPath, TreeId};
+use crate::model::{CommitId, ObjectId, RepoPath, TreeId};
+
+/// The shortest marker of a conflict that git writes.
+const MARKER: usize = 7;
 
 /// Why two commits do not merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +109,12 @@ impl Conflict {
         stripped(path.as_bytes(), labels) != *path
     }
 
+    /// Takes the fingerprint anew with these texts in the place of the objects that git made up, which have the names of
+    /// commits in them.
+    pub(super) fn disregard_names(&mut self, unnamed: &BTreeMap<ObjectId, Vec<u8>>) {
+        self.fingerprint = fingerprint(&self.stages, &self.messages, unnamed);
+    }
+
     /// The content of one path on one side; none if that side has nothing there.
     pub fn side(&self, path: &RepoPath, side: Side) -> Option<&Entry> {
         self.stages.iter().find(|stage| stage.path == *path && stage.side == side).map(|stage| &stage.entry)
@@ -144,7 +153,7 @@ pub(super) fn parse(stdout: &[u8], labels: [&CommitId; 2]) -> Result<Conflict, S
     let kinds: BTreeSet<&str> =
         messages.iter().filter(|message| message.is_conflict()).map(Message::conflict_kind).collect();
     let kinds = kinds.into_iter().map(str::to_owned).collect();
-    let fingerprint = fingerprint(&stages, &messages);
+    let fingerprint = fingerprint(&stages, &messages, &BTreeMap::new());
     Ok(Conflict { tree, kinds, stages, messages, fingerprint })
 }
 
@@ -172,9 +181,25 @@ fn stripped(path: &[u8], labels: [&CommitId; 2]) -> RepoPath {
     RepoPath::new(if is_label { &path[..tilde] } else { path })
 }
 
+/// A text with markers without the labels in them; none if it has none.
+pub(super) fn without_labels(text: Vec<u8>, labels: [&CommitId; 2]) -> Option<Vec<u8>> {
+    let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+    let mut found = false;
+    for line in &mut lines {
+        for (mark, label) in [(b'<', labels[0]), (b'>', labels[1])] {
+            let length = line.iter().take_while(|byte| **byte == mark).count();
+            let rest = line[length..].strip_prefix(b" ").filter(|_| length >= MARKER);
+            if rest.is_some_and(|rest| rest.starts_with(label.as_str().as_bytes())) {
+                (*line, found) = (&line[..length], true);
+            }
+        }
+    }
+    found.then(|| lines.concat())
+}
+
 /// A hash of the sorted set of typed facts. Every field is closed by a NUL, which no path and no type contains, and each
 /// fact says what it is and how many fields it has, so that no two different sets give the same bytes.
-fn fingerprint(stages: &[Stage], messages: &[Message]) -> String {
+fn fingerprint(stages: &[Stage], messages: &[Message], unnamed: &BTreeMap<ObjectId, Vec<u8>>) -> String {
     let mut facts: BTreeSet<Vec<u8>> = BTreeSet::new();
     for message in messages.iter().filter(|message| message.is_conflict()) {
         let mut fact = format!("conflict\0{}\0{}\0", message.kind, message.paths.len()).into_bytes();
@@ -185,8 +210,11 @@ fn fingerprint(stages: &[Stage], messages: &[Message]) -> String {
         facts.insert(fact);
     }
     for stage in stages {
-        let mut fact =
-            format!("stage\0{}\0{}\0{}\0", stage.entry.mode, stage.entry.id, stage.side.stage()).into_bytes();
+        let id = match unnamed.get(&stage.entry.id) {
+            Some(text) => format!("marked {}", hex::encode(Sha256::digest(text))),
+            None => stage.entry.id.to_string(),
+        };
+        let mut fact = format!("stage\0{}\0{id}\0{}\0", stage.entry.mode, stage.side.stage()).into_bytes();
         fact.extend(stage.path.as_bytes());
         fact.push(0);
         facts.insert(fact);

@@ -137,6 +137,12 @@ pub enum Error {
         /// The repository.
         path: PathBuf,
     },
+    /// The folder is in a repository, but not in its work tree.
+    #[error("`{}` is not in the work tree of its repository", path.display())]
+    OutsideWorkTree {
+        /// Where we are.
+        path: PathBuf,
+    },
     /// A branch that a worktree was to be made on is there already.
     #[error("branch `{}` exists already: delete or rename it", branch.short())]
     BranchExists {
@@ -159,6 +165,9 @@ pub enum Error {
         /// What is different.
         detail: String,
     },
+    /// A folder of the program's own could not be made.
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
     /// A worktree's entry was to be dropped while its folder is still there.
     #[error("the folder of worktree `{}` is still there: it must be moved away first", path.display())]
     WorktreeInPlace {
@@ -203,11 +212,13 @@ impl Error {
             | Self::NoCommit { .. }
             | Self::MissingObject { .. }
             | Self::Bare { .. }
+            | Self::OutsideWorkTree { .. }
             | Self::BranchExists { .. }
             | Self::BranchInTheWay { .. }
             | Self::WorktreeOdd { .. }
             | Self::WorktreeInPlace { .. } => Fault::Repository,
             Self::NoSuchCommit { .. } => Fault::Usage,
+            Self::Store(error) => error.fault(),
             Self::Unparsable { .. } => Fault::Internal,
         }
     }

@@ -14,23 +14,26 @@
 //!
 //! One process per merge. The interactive form of the command deadlocks in many of the versions we support.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use tempfile::TempDir;
-
 use super::command::{Access, Command};
 use super::conflict::{self, Conflict};
 use super::error::Error;
 use super::objects::{Blob, ModeKind};
 use super::repository::Repository;
-use crate::model::{CommitId, TreeId};
+use crate::model::{CommitId, ObjectId, TreeId};
+use crate::store::{Scratch, StateDir};
 
 /// Attribute files over this size are ignored by git itself.
 const ATTRIBUTES_LIMIT: u64 = 100 << 20;
+
+/// A file over this size is not searched for markers of a conflict within a conflict.
+const MARKED_LIMIT: u64 = 8 << 20;
 
 /// How lines are compared: what git's merge uses unless told otherwise.
 pub(super) const DIFF_ALGORITHM: &str = "histogram";
@@ -74,7 +77,7 @@ pub struct Merger {
     repository: Repository,
     target: CommitId,
     drivers: Vec<OsString>,
-    scratch: Option<TempDir>,
+    scratch: Option<Scratch>,
 }
 
 impl Merger {
@@ -115,13 +118,31 @@ impl Merger {
                 Ok(Preview::Clean { tree })
             }
             (Some(1), false) => {
-                let conflict = conflict::parse(&output.stdout, [ours, theirs])
+                let mut conflict = conflict::parse(&output.stdout, [ours, theirs])
                     .map_err(|detail| Error::unparsable(output.what(), detail))?;
+                let unnamed = self.load_unnamed(&conflict, [ours, theirs])?;
+                conflict.disregard_names(&unnamed);
                 Ok(Preview::Conflict(conflict))
             }
             // Exit 1 without a tree is an argument that names nothing, not a conflict.
             (Some(_) | None, _) => Err(output.failure()),
         }
+    }
+
+    /// Sides of a conflict that are no file of either commit: where a renamed file meets another and is in conflict itself, its
+    /// side is a text with markers. They bear the names of the commits, which are taken out here.
+    fn load_unnamed(&self, conflict: &Conflict, labels: [&CommitId; 2]) -> Result<BTreeMap<ObjectId, Vec<u8>>, Error> {
+        let mut unnamed = BTreeMap::new();
+        if !conflict.messages.iter().any(|message| message.kind.contains("rename")) {
+            return Ok(unnamed);
+        }
+        for stage in conflict.stages.iter().filter(|stage| stage.entry.mode.kind() == ModeKind::File) {
+            let Blob::Whole(text) = self.repository.load_blob(&stage.entry.id, MARKED_LIMIT)? else { continue };
+            if let Some(text) = conflict::without_labels(text, labels) {
+                unnamed.insert(stage.entry.id.clone(), text);
+            }
+        }
+        Ok(unnamed)
     }
 
     fn command(&self) -> Command {
@@ -159,10 +180,8 @@ pub(super) fn merge_drivers(repository: &Repository) -> Result<Vec<OsString>, Er
 }
 
 /// Writes the attribute files of a commit, and nothing else, into a new folder.
-fn export_attributes(repository: &Repository, target: &CommitId) -> Result<TempDir, Error> {
-    let place = std::env::temp_dir();
-    let made = tempfile::Builder::new().prefix("sandbox-attributes-").tempdir();
-    let scratch = made.map_err(Error::file("create a folder in", &place))?;
+fn export_attributes(repository: &Repository, target: &CommitId) -> Result<Scratch, Error> {
+    let scratch = Scratch::below(&StateDir::in_common_dir(repository.common_dir()).scratch(), "attributes")?;
     let tree = repository.load_commit(target)?.tree;
     for (path, entry) in repository.load_tree(&tree)? {
         // Git does not follow an attribute file that is a link, and no path in a sound tree leads out of it.

@@ -25,6 +25,7 @@ pub mod command;
 pub mod conflict;
 pub mod diff;
 pub mod error;
+mod half;
 mod index_file;
 pub mod merge;
 pub mod objects;
@@ -45,11 +46,11 @@ pub mod status;
 pub mod worktrees;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-pub use checkout::{Checkout, FastForward, ReadBack, Standing};
+pub use checkout::{Before, Checkout, FastForward, Forward, ReadBack, Standing};
 pub use command::{Access, Command, Input, Output};
 pub use conflict::{Conflict, Message, Side, Stage};
 pub use diff::{ChangeKind, LineCount, Renames, TreeChange};

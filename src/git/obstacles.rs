@@ -123,6 +123,13 @@ impl Scene {
         let coming: BTreeMap<&RepoPath, &TreeChange> = incoming.iter().map(|change| (&change.path, change)).collect();
         let folded = if self.folds_case { self.folded_index() } else { BTreeMap::new() };
         let mut obstacles = BTreeMap::new();
+        if let Some(first) = incoming.first() {
+            // Git updates nothing while any path is unmerged, wherever it is.
+            for (path, _) in self.index.iter().filter(|(_, indexed)| indexed.unmerged) {
+                let incoming = if coming.contains_key(path) { path } else { &first.path };
+                obstacles.insert((ObstacleKind::Unmerged, path.clone()), incoming.clone());
+            }
+        }
         for change in incoming {
             let mut add = |kind, path: &RepoPath| {
                 obstacles.entry((kind, path.clone())).or_insert_with(|| change.path.clone());
@@ -148,7 +155,7 @@ impl Scene {
         let path = &change.path;
         let indexed = self.index.get(path);
         if indexed.is_some_and(|indexed| indexed.unmerged) {
-            return add(ObstacleKind::Unmerged, path);
+            return;
         }
         let staged = indexed.map(|indexed| &indexed.entry);
         if staged != change.old.as_ref() && staged != change.new.as_ref() {

@@ -14,8 +14,8 @@ use crate::model::RefName;
 pub struct Operation {
     /// What it is.
     pub kind: OperationKind,
-    /// The branch it will move or go back to, where git notes that.
-    pub branch: Option<RefName>,
+    /// The branches it will move or go back to, where git notes that.
+    pub branches: Vec<RefName>,
     /// The git directory of the worktree.
     pub git_dir: PathBuf,
 }
@@ -79,9 +79,11 @@ impl fmt::Display for OperationKind {
 /// What is under way in the worktree that `git_dir` belongs to.
 pub fn load_operations(git_dir: &Path) -> Result<Vec<Operation>, Error> {
     let mut found = Vec::new();
-    let mut add = |kind, branch| found.push(Operation { kind, branch, git_dir: git_dir.to_owned() });
+    let mut add = |kind, branches| found.push(Operation { kind, branches, git_dir: git_dir.to_owned() });
     if exists(&git_dir.join("rebase-merge"))? {
-        add(OperationKind::Rebase, branch_in(&git_dir.join("rebase-merge/head-name"))?);
+        let mut branches = branch_in(&git_dir.join("rebase-merge/head-name"))?;
+        branches.extend(branches_to_update(&git_dir.join("rebase-merge/update-refs"))?);
+        add(OperationKind::Rebase, branches);
     }
     if exists(&git_dir.join("rebase-apply"))? {
         let mail = exists(&git_dir.join("rebase-apply/applying"))?;
@@ -97,14 +99,14 @@ pub fn load_operations(git_dir: &Path) -> Result<Vec<Operation>, Error> {
     ];
     for (name, kind) in plain {
         if exists(&git_dir.join(name))? {
-            add(kind, None);
+            add(kind, Vec::new());
         }
     }
     // It stands in `BISECT_START` by its short name, or as an id where no branch was checked out.
     let start = git_dir.join("BISECT_START");
     if exists(&start)? {
         let name = read(&start)?.and_then(|name| RefName::branch(name.trim()).ok());
-        add(OperationKind::Bisect, name);
+        add(OperationKind::Bisect, name.into_iter().collect());
     }
     Ok(found)
 }
@@ -126,6 +128,12 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
 }
 
 /// The branch that `head-name` gives; it says `detached HEAD` where there is none.
-fn branch_in(path: &Path) -> Result<Option<RefName>, Error> {
-    Ok(read(path)?.and_then(|name| name.trim().parse().ok()))
+fn branch_in(path: &Path) -> Result<Vec<RefName>, Error> {
+    Ok(read(path)?.and_then(|name| name.trim().parse().ok()).into_iter().collect())
+}
+
+/// The other branches that a rebase with `--update-refs` moves when it ends: a name, and two ids, a line each.
+fn branches_to_update(path: &Path) -> Result<Vec<RefName>, Error> {
+    let text = read(path)?.unwrap_or_default();
+    Ok(text.lines().filter(|line| line.starts_with("refs/")).filter_map(|line| line.parse().ok()).collect())
 }

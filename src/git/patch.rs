@@ -47,7 +47,7 @@ impl Repository {
     /// A patch that does not apply gives [`Error::Failed`] with what git says about it.
     pub fn replay_patch(&self, tree: &TreeId, patch: &Path) -> Result<TreeId, Error> {
         let file = File::open(patch).map_err(Error::file("read", patch))?;
-        let scratch = Quarantine::in_temporary_folder(self)?;
+        let scratch = Quarantine::in_scratch(self)?;
         let index = scratch.path().join("index");
         // A split index without hashes, which a user's settings may ask for, is read back as an empty one.
         let command = |access, subcommand| {

@@ -4,36 +4,29 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use super::command::Command;
 use super::error::Error;
 use super::repository::Repository;
+use crate::store::{Scratch, StateDir};
 
 /// A folder that git writes new objects into while it reads all others from the repository. Gone, with everything in
 /// it, when dropped.
 #[derive(Debug)]
 pub(super) struct Quarantine {
-    folder: TempDir,
+    folder: Scratch,
     objects: PathBuf,
     alternates: OsString,
 }
 
 impl Quarantine {
-    /// One in the system's folder for temporary files.
-    pub(super) fn in_temporary_folder(repository: &Repository) -> Result<Self, Error> {
-        let folder = std::env::temp_dir();
-        Self::with(repository, tempfile::Builder::new().prefix("sandbox-git-").tempdir(), &folder)
+    /// One among the program's scratch folders in the repository.
+    pub(super) fn in_scratch(repository: &Repository) -> Result<Self, Error> {
+        Self::below(repository, &StateDir::in_common_dir(repository.common_dir()).scratch(), "git")
     }
 
     /// One below `parent`, which is made if it is not there.
     pub(super) fn below(repository: &Repository, parent: &Path, label: &str) -> Result<Self, Error> {
-        std::fs::create_dir_all(parent).map_err(Error::file("create", parent))?;
-        Self::with(repository, tempfile::Builder::new().prefix(&format!("{label}-")).tempdir_in(parent), parent)
-    }
-
-    fn with(repository: &Repository, made: std::io::Result<TempDir>, place: &Path) -> Result<Self, Error> {
-        let folder = made.map_err(Error::file("create a folder in", place))?;
+        let folder = Scratch::below(parent, label)?;
         let objects = folder.path().join("objects");
         std::fs::create_dir_all(objects.join("pack")).map_err(Error::file("create", &objects))?;
         let alternates = quoted(&repository.common_dir().join("objects"));

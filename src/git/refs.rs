@@ -141,6 +141,19 @@ impl Repository {
         Ok(refs)
     }
 
+    /// All refs from which a commit can be reached. None where there is no such commit.
+    pub fn load_refs_holding(&self, commit: &ObjectId) -> Result<Vec<RefName>, Error> {
+        let output = self
+            .common(Access::Read, "for-each-ref")
+            .args(["--format=%(refname)", "--contains", commit.as_str()])
+            .run()?;
+        if !output.status.success() {
+            return Ok(Vec::new());
+        }
+        let lines = output.stdout.split(|byte| *byte == b'\n');
+        Ok(lines.filter_map(|line| std::str::from_utf8(line).ok()?.parse().ok()).collect())
+    }
+
     /// The text of a `packed-refs` file with all refs for which `keep` says yes, names as bytes.
     pub fn load_packed_refs(&self, mut keep: impl FnMut(&[u8]) -> bool) -> Result<Vec<u8>, Error> {
         let output = self

@@ -229,7 +229,10 @@ impl Repository {
 
     /// The work tree, or the error that there is none.
     pub fn require_top_level(&self) -> Result<&Path, Error> {
-        self.top_level().ok_or_else(|| Error::Bare { path: self.common_dir().to_owned() })
+        self.top_level().ok_or_else(|| {
+            let path = self.common_dir().to_owned();
+            if self.is_bare() { Error::Bare { path } } else { Error::OutsideWorkTree { path } }
+        })
     }
 
     /// Whether it has no work tree of its own.

@@ -23,13 +23,18 @@ pub struct Rescue {
     pub left_out: Vec<String>,
 }
 
+impl Rescue {
+    /// Which parent of [`Self::commit`] the commit of the index is.
+    pub(super) const INDEX_PARENT: usize = 1;
+}
+
 impl Checkout {
     /// Captures the checkout into commits, with a copy of the index: no file of the user's and no index changes.
     ///
     /// `tip` is the commit that is checked out. The copied index keeps what git knows of unchanged files, so this costs one
     /// scan.
     pub fn capture_rescue(&self, tip: &CommitId, author: &Signature, message: &str) -> Result<Rescue, Error> {
-        let scratch = Quarantine::in_temporary_folder(self.repository())?;
+        let scratch = Quarantine::in_scratch(self.repository())?;
         let copy = scratch.path().join("index");
         let index = self.repository().git_dir().join("index");
         // Without an index nothing is staged, and git takes an absent one for an empty one.

@@ -35,7 +35,7 @@ impl Repository {
         let gone = strays.into_iter().map(|path| (path, None));
         let gone: Vec<Chosen> = gone.chain(chosen.iter().map(|(path, _)| (path.clone(), None))).collect();
         let there: Vec<Chosen> = chosen.iter().filter(|(_, entry)| entry.is_some()).cloned().collect();
-        let scratch = Quarantine::in_temporary_folder(self)?;
+        let scratch = Quarantine::in_scratch(self)?;
         let index = scratch.path().join("index");
         let command = |subcommand| self.common(Access::Write, subcommand).env("GIT_INDEX_FILE", &index);
         drop(command("read-tree").arg(conflict.tree.as_str()).success()?);
@@ -184,7 +184,7 @@ impl Repository {
 
     /// All files of such a folder as a tree, untracked ones included, ignored ones not. Its index stays as it is.
     pub fn load_merged_by_hand(&self, folder: &Path, admin_dir: &Path) -> Result<TreeId, Error> {
-        let scratch = Quarantine::in_temporary_folder(self)?;
+        let scratch = Quarantine::in_scratch(self)?;
         let copy = scratch.path().join("index");
         copy_index(&admin_dir.join("index"), &copy).map_err(Error::file("copy", admin_dir))?;
         let command = |subcommand| Ok::<_, Error>(self.unfiltered(folder, subcommand)?.env("GIT_INDEX_FILE", &copy));

@@ -135,7 +135,7 @@ pub(super) fn script(path: &Path, body: &str) {
 
 /// What stands at a path of a commit to be made.
 #[derive(Debug, Clone)]
-pub(super) struct File(pub(super) &'static str, pub(super) &'static str, pub(super) Vec<u8>);
+pub(crate) struct File(pub(crate) &'static str, pub(crate) &'static str, pub(crate) Vec<u8>);
 
 /// A regular file.
 pub(super) fn file(path: &'static str, content: impl AsRef<[u8]>) -> File {
@@ -276,8 +276,10 @@ impl Fixture {
         stream.extend(b"deleteall\n");
         for File(path, mode, content) in files {
             if *mode == "160000" {
-                let digit = String::from_utf8_lossy(&content[..1]).into_owned();
-                let id = digit.repeat(self.repository.object_format().hex_len());
+                // An id, or a digit to make one of.
+                let length = self.repository.object_format().hex_len();
+                let text = String::from_utf8_lossy(content);
+                let id = if text.len() == length { text.into_owned() } else { text[..1].repeat(length) };
                 stream.extend(format!("M 160000 {id} \"{path}\"\n").bytes());
             } else {
                 stream.extend(format!("M {mode} inline \"{path}\"\ndata {}\n", content.len()).bytes());

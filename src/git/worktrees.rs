@@ -28,7 +28,7 @@ const FILL_TIMEOUT: Duration = Duration::from_mins(30);
 /// A worktree as git lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worktree {
-    /// Its folder, or the git directory of a bare repository.
+    /// Its folder. Of the main one the git directory, if that is bare or nothing tells the folder.
     pub path: PathBuf,
     /// Its own git directory; none if its entry cannot be found.
     pub git_dir: Option<PathBuf>,
@@ -108,13 +108,15 @@ impl Repository {
         let output = self.common(Access::Read, "worktree").args(["list", "--porcelain", "-z"]).success()?;
         let mut worktrees = parse_list(&output)?;
         let linked = linked_git_dirs(self.common_dir())?;
-        // Git takes the main worktree to be the folder around the git directory, which with `--separate-git-dir` it is not.
-        if let (Some(main), Some(top)) = (worktrees.first_mut(), self.top_level())
-            && !main.bare
-            && !self.is_linked()
-            && main.path == self.common_dir()
-        {
-            top.clone_into(&mut main.path);
+        // Git takes the main worktree to be the folder around the git directory. With `--separate-git-dir`, in a submodule and
+        // with `core.worktree` it is not.
+        if let Some(main) = worktrees.first_mut().filter(|main| !main.bare) {
+            if let Some(top) = self.top_level().filter(|_| !self.is_linked()) {
+                top.clone_into(&mut main.path);
+            } else if let Some(set) = self.config().text("core.worktree") {
+                let place = self.common_dir().join(set);
+                main.path = place.canonicalize().unwrap_or(place);
+            }
         }
         for (at, worktree) in worktrees.iter_mut().enumerate() {
             worktree.git_dir = if at == 0 {

@@ -47,6 +47,16 @@ pub(super) fn missing_worktree(target: &RefName, path: &Path) -> GateBlock {
     block(BlockKind::CannotLand, Vec::new(), message, next)
 }
 
+/// The branch is checked out in the main worktree, and git keeps no note of where that is.
+pub(super) fn place_unknown(target: &RefName, git_dir: &Path) -> GateBlock {
+    let message = format!(
+        "branch `{}` is checked out in the main worktree of `{}`, and git does not record which folder that is",
+        target.short(),
+        git_dir.display()
+    );
+    block(BlockKind::CannotLand, Vec::new(), message, "land from that worktree".to_owned())
+}
+
 /// The branch is checked out more than once.
 pub(super) fn several_holders(target: &RefName, holders: &[&Path]) -> GateBlock {
     let named: Vec<String> = holders.iter().map(|path| format!("`{}`", path.display())).collect();

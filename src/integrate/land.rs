@@ -16,7 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::git::{
-    Checkout, FastForward, NewCommit, Operation, RefEdit, Renames, Repository, Swap, TreeChange, Worktree,
+    Checkout, FastForward, Forward, NewCommit, Operation, RefEdit, Renames, Repository, Swap, TreeChange, Worktree,
     load_operations,
 };
 use crate::model::event::{Effect, EffectKind, EventKind, Identity, Subject};
@@ -102,7 +102,7 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
     if !is_users_branch(landing.target) {
         return Ok(Landed::Refused(vec![gates::not_a_target(landing.target)]));
     }
-    let _lock = RepositoryLock::acquire(landing.state_dir, landing.patience, landing.notice)?;
+    let lock = RepositoryLock::acquire(landing.state_dir, landing.patience, landing.notice)?;
     let mut confirmed = landing.state.landed.clone();
     for claim in &landing.state.open_claims {
         match settle_locked(landing.repository, landing.journal, claim)? {
@@ -128,7 +128,7 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
     match find_holder(landing)? {
         Standing::Refused(blocks) => Ok(Landed::Refused(blocks)),
         Standing::Nowhere => land_ref(landing),
-        Standing::In(path) => land_checkout(landing, &path),
+        Standing::In(path) => land_checkout(landing, &lock, &path),
     }
 }
 
@@ -162,7 +162,7 @@ fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
     for worktree in &worktrees {
         let Some(git_dir) = &worktree.git_dir else { continue };
         let is_holder = holds(&worktree);
-        let in_the_way = |it: &Operation| is_holder || it.branch.as_ref() == Some(landing.target);
+        let in_the_way = |it: &Operation| is_holder || it.branches.contains(landing.target);
         let found = load_operations(git_dir)?;
         blocks.extend(found.iter().filter(|it| in_the_way(it)).map(|it| gates::operation(&worktree.path, it)));
     }
@@ -171,7 +171,9 @@ fn find_holder(landing: &Landing<'_>) -> Result<Standing, Error> {
         blocks.push(gates::several_holders(landing.target, &paths));
     }
     for holder in &holders {
-        if !holder.path.is_dir() {
+        if holder.path == landing.repository.common_dir() {
+            blocks.push(gates::place_unknown(landing.target, &holder.path));
+        } else if !holder.path.is_dir() {
             blocks.push(gates::missing_worktree(landing.target, &holder.path));
         } else if is_agents(landing, &holder.path) {
             blocks.push(gates::agents_worktree(landing.target, &holder.path));
@@ -231,7 +233,7 @@ fn land_ref(landing: &Landing<'_>) -> Result<Landed, Error> {
 }
 
 /// The target is checked out: the checkout goes with it.
-fn land_checkout(landing: &Landing<'_>, path: &Path) -> Result<Landed, Error> {
+fn land_checkout(landing: &Landing<'_>, lock: &RepositoryLock, path: &Path) -> Result<Landed, Error> {
     let checkout = Checkout::open(landing.repository.git(), path)?;
     let incoming = load_incoming(landing.repository, landing.expected_tip, landing.candidate)?;
     let obstacles = checkout.load_obstacles(&incoming)?;
@@ -241,7 +243,15 @@ fn land_checkout(landing: &Landing<'_>, path: &Path) -> Result<Landed, Error> {
     let (rescue, note) = keep(landing, &checkout)?;
     let effect = Effect { note, ..effect(landing, Some(path), Some(rescue)) };
     claim(landing, &effect)?;
-    let forwarded = checkout.fast_forward(landing.target, landing.expected_tip, landing.candidate, landing.timeout);
+    let forward = Forward {
+        target: landing.target,
+        old: landing.expected_tip,
+        new: landing.candidate,
+        timeout: landing.timeout,
+        // Should we die, whoever takes the lock next waits for this git to end before it looks at what it did.
+        held: Some(lock.share()?),
+    };
+    let forwarded = checkout.fast_forward(forward);
     match (settle_locked(landing.repository, landing.journal, &effect)?, forwarded) {
         (Settled::Confirmed, _) => Ok(done(landing, Some(path))),
         (Settled::Stuck(blocks), _) => Ok(Landed::Refused(blocks)),

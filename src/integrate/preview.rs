@@ -20,8 +20,10 @@ use crate::git::{self, Chosen, Conflict, Entry, Merger, Mode, NewCommit, TreeCha
 use crate::model::card::{Answer, AnswerKind, Card, CardKind, ResolvedPath, Sides};
 use crate::model::event::Currency;
 use crate::model::plan::AgentTask;
+use crate::model::refusal::Refusal;
 use crate::model::{AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, TreeId};
 use crate::plan::{CompiledContract, Graph, Protected};
+use crate::store::space;
 
 use super::contribution::{Contribution, Work, contribution};
 use super::currency::{Observation, currency, observation_key};
@@ -374,6 +376,12 @@ impl Walk<'_, '_> {
         let placed = match preview {
             Ok(git::Preview::Clean { tree }) => self.take_in(task, &made, tree, &terms)?,
             Ok(git::Preview::Conflict(conflict)) => self.settle(task, &made, &conflict, terms)?,
+            // That git could not be run, or had no room, says nothing about the work.
+            Err(error)
+                if Refusal::behind(&error).is_some() || space::is_full(self.question.facts.repository.common_dir()) =>
+            {
+                return Err(error.into());
+            }
             Err(error) => self.error(&made, &error.to_string()),
         };
         Ok((placed, merges))

@@ -4,7 +4,7 @@
 //! says that files may be half done: then they are put back, path by path, and only where what stands there is exactly
 //! the new content. Anything else is the user's, and is named.
 
-use crate::git::{Checkout, OperationKind, Repository, Standing, load_operations};
+use crate::git::{Before, Checkout, Operation, OperationKind, Repository, Standing, load_operations};
 use crate::model::CommitId;
 use crate::model::event::{Effect, EventKind, Subject};
 use crate::model::gate::GateBlock;
@@ -40,33 +40,104 @@ pub fn settle(
     settle_locked(repository, journal, claim)
 }
 
+/// Where the target stands, beside what was claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// Where it was to go.
+    AtGoal,
+    /// Further on: it holds what it was to hold.
+    Beyond,
+    /// Where it was before.
+    AtStart(Files),
+    /// Neither, or it is gone.
+    Elsewhere,
+}
+
+/// How the user's checkout stands while the target is where it was before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Files {
+    /// None goes with the target.
+    None,
+    /// It is not there.
+    Gone,
+    /// Every file is as before. Folders that git made for new ones may be left, and lines of the index.
+    Untouched,
+    /// The same, and somebody else's git may be at work there.
+    Busy,
+    /// Something of it is new, and git may be at work there.
+    Locked,
+    /// Something of it is new.
+    Half,
+}
+
+/// What is done about a claim that nobody has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Amends {
+    /// It happened: told.
+    Confirm,
+    /// It did not happen, and nothing is left of it: told, and it may be done anew.
+    Release,
+    /// It may have happened by half: that half is taken back where that can be told from the user's own work, then as before.
+    PutBack,
+    /// A person must look first.
+    Stuck,
+}
+
+/// The table: what is done about a claim, from how the world stands.
+///
+/// A target that somebody else has moved to where nothing of the claim is holds no claim of ours: what lands next is made
+/// anew on it, and refuses a checkout that is not clean where it would write.
+fn amends(stand: Stand) -> Amends {
+    match stand {
+        Stand::AtGoal | Stand::Beyond => Amends::Confirm,
+        Stand::AtStart(Files::None | Files::Busy) | Stand::Elsewhere => Amends::Release,
+        Stand::AtStart(Files::Untouched | Files::Half) => Amends::PutBack,
+        Stand::AtStart(Files::Gone | Files::Locked) => Amends::Stuck,
+    }
+}
+
 pub(super) fn settle_locked(repository: &Repository, journal: &dyn Record, claim: &Effect) -> Result<Settled, Error> {
     let tip = repository.load_ref(&claim.reference)?.map(CommitId::from);
-    let confirm = |note: Option<String>| {
-        let effect = Effect { note: note.or_else(|| claim.note.clone()), ..claim.clone() };
-        journal.record(Subject::run(), EventKind::EffectConfirmed(effect)).map(|_| Settled::Confirmed)
+    let site = match &claim.checkout {
+        Some(path) if path.is_dir() => Some(Checkout::open(repository.git(), path)?),
+        Some(_) | None => None,
+    };
+    let stand = match &tip {
+        Some(tip) if *tip == claim.after => Stand::AtGoal,
+        Some(tip) if *tip == claim.before => Stand::AtStart(load_files(repository, claim, site.as_ref())?),
+        Some(tip) if repository.is_ancestor(&claim.after, tip)? => Stand::Beyond,
+        Some(_) | None => Stand::Elsewhere,
     };
     let release = |note: String| {
         let effect = Effect { note: Some(note), ..claim.clone() };
         journal.record(Subject::run(), EventKind::EffectReleased(effect)).map(|_| Settled::Released)
     };
-    match tip {
-        Some(tip) if tip == claim.after => Ok(confirm(odd_origin(repository, claim)?)?),
-        Some(tip) if tip == claim.before => match put_back(repository, claim)? {
+    match amends(stand) {
+        Amends::Confirm => {
+            let note = match (&tip, stand) {
+                (Some(tip), Stand::Beyond) => Some(format!("the target has moved on to {tip}")),
+                _ => odd_origin(claim, site.as_ref())?,
+            };
+            let effect = Effect { note: note.or_else(|| claim.note.clone()), ..claim.clone() };
+            journal.record(Subject::run(), EventKind::EffectConfirmed(effect))?;
+            Ok(Settled::Confirmed)
+        }
+        Amends::Release => Ok(release(match stand {
+            Stand::Elsewhere => format!("the target was moved: {}", gates::moved_text(tip.as_ref())),
+            Stand::AtGoal | Stand::Beyond | Stand::AtStart(_) => "nothing was changed".to_owned(),
+        })?),
+        Amends::PutBack => match put_back(repository, claim, site.as_ref())? {
             Some(blocks) => Ok(Settled::Stuck(blocks)),
             None => Ok(release("nothing was changed".to_owned())?),
         },
-        Some(tip) if repository.is_ancestor(&claim.after, &tip)? => {
-            Ok(confirm(Some(format!("the target has moved on to {tip}")))?)
-        }
-        tip => Ok(release(format!("the target was moved: {}", gates::moved_text(tip.as_ref())))?),
+        Amends::Stuck => Ok(Settled::Stuck(in_the_way(claim, site.as_ref())?)),
     }
 }
 
 /// A remark where the branch did not come from where it should have: told, never undone.
-fn odd_origin(repository: &Repository, claim: &Effect) -> Result<Option<String>, Error> {
-    let Some(path) = claim.checkout.as_ref().filter(|path| path.is_dir()) else { return Ok(None) };
-    let read = Checkout::open(repository.git(), path)?.load_read_back(&claim.reference)?;
+fn odd_origin(claim: &Effect, checkout: Option<&Checkout>) -> Result<Option<String>, Error> {
+    let Some(checkout) = checkout else { return Ok(None) };
+    let read = checkout.load_read_back(&claim.reference)?;
     if read.confirms(&claim.before, &claim.after) {
         return Ok(None);
     }
@@ -74,28 +145,81 @@ fn odd_origin(repository: &Repository, claim: &Effect) -> Result<Option<String>,
     Ok(Some(format!("ORIG_HEAD is {from}: something else moved the branch at the same time, or since")))
 }
 
-/// Takes back half a landing. Gives what is in the way of that.
-fn put_back(repository: &Repository, claim: &Effect) -> Result<Option<Vec<GateBlock>>, Error> {
-    let Some(path) = &claim.checkout else { return Ok(None) };
-    if !path.is_dir() {
-        return Ok(Some(vec![gates::missing_worktree(&claim.reference, path)]));
-    }
-    let checkout = Checkout::open(repository.git(), path)?;
+fn load_files(repository: &Repository, claim: &Effect, checkout: Option<&Checkout>) -> Result<Files, Error> {
+    let checkout = match (&claim.checkout, checkout) {
+        (None, _) => return Ok(Files::None),
+        (Some(_), None) => return Ok(Files::Gone),
+        (Some(_), Some(checkout)) => checkout,
+    };
     let incoming = load_incoming(repository, &claim.before, &claim.after)?;
     let standing = checkout.load_standing(&incoming)?;
-    if standing.iter().all(|(_, at)| *at == Standing::AtOld) {
-        return Ok(None);
-    }
-    // A git that is still at work, or died at it: nothing is done behind its back.
-    let operations = load_operations(checkout.repository().git_dir())?;
-    let locks: Vec<GateBlock> = operations
-        .iter()
-        .filter(|operation| operation.kind == OperationKind::IndexLocked)
-        .map(|operation| gates::operation(path, operation))
-        .collect();
-    if !locks.is_empty() {
-        return Ok(Some(locks));
-    }
-    let foreign = checkout.put_back(&claim.before, &incoming)?;
+    let is_old = standing.iter().all(|(_, at)| *at == Standing::AtOld);
+    // Our git is dead: it held the repository's lock, which is ours now. Its own lock goes, but nobody else's.
+    Ok(match (is_old, checkout.clear_left_lock(&standing)?) {
+        (true, true) => Files::Untouched,
+        (true, false) => Files::Busy,
+        (false, true) => Files::Half,
+        (false, false) => Files::Locked,
+    })
+}
+
+/// A git that is still at work, or died at it: nothing is done behind its back.
+fn load_locks(checkout: &Checkout) -> Result<Vec<Operation>, Error> {
+    let mut operations = load_operations(checkout.repository().git_dir())?;
+    operations.retain(|operation| operation.kind == OperationKind::IndexLocked);
+    Ok(operations)
+}
+
+/// Why a claim cannot be settled.
+fn in_the_way(claim: &Effect, checkout: Option<&Checkout>) -> Result<Vec<GateBlock>, Error> {
+    let (Some(path), Some(checkout)) = (&claim.checkout, checkout) else {
+        let missing = claim.checkout.as_ref().map(|path| gates::missing_worktree(&claim.reference, path));
+        return Ok(missing.into_iter().collect());
+    };
+    Ok(load_locks(checkout)?.iter().map(|operation| gates::operation(path, operation)).collect())
+}
+
+/// Takes back half a landing. Gives what is in the way of that.
+fn put_back(
+    repository: &Repository,
+    claim: &Effect,
+    checkout: Option<&Checkout>,
+) -> Result<Option<Vec<GateBlock>>, Error> {
+    let (Some(path), Some(checkout)) = (&claim.checkout, checkout) else { return Ok(None) };
+    let incoming = load_incoming(repository, &claim.before, &claim.after)?;
+    let before = match kept(repository, claim)? {
+        Some(kept) => checkout.load_before(&claim.before, &incoming, &kept)?,
+        None => Before::default(),
+    };
+    let foreign = checkout.put_back(&claim.before, &incoming, &before)?;
     Ok((!foreign.is_empty()).then(|| vec![gates::half_landed(path, foreign, claim.rescue.as_ref())]))
+}
+
+/// The checkout as it was before the landing, where that was kept.
+fn kept(repository: &Repository, claim: &Effect) -> Result<Option<CommitId>, Error> {
+    let Some(rescue) = &claim.rescue else { return Ok(None) };
+    Ok(repository.load_ref(rescue)?.map(CommitId::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_the_world_can_stand_has_its_amends() {
+        let table = [
+            (Stand::AtGoal, Amends::Confirm),
+            (Stand::Beyond, Amends::Confirm),
+            (Stand::Elsewhere, Amends::Release),
+            (Stand::AtStart(Files::None), Amends::Release),
+            (Stand::AtStart(Files::Untouched), Amends::PutBack),
+            (Stand::AtStart(Files::Busy), Amends::Release),
+            (Stand::AtStart(Files::Half), Amends::PutBack),
+            (Stand::AtStart(Files::Locked), Amends::Stuck),
+            (Stand::AtStart(Files::Gone), Amends::Stuck),
+        ];
+        for (stand, expected) in table {
+            assert_eq!(amends(stand), expected, "{stand:?}");
+        }
+    }
 }

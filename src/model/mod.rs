@@ -17,6 +17,7 @@ pub mod outcome;
 pub mod path;
 pub mod plan;
 pub mod receipt;
+pub mod refusal;
 pub mod run;
 
 pub use fault::Fault;

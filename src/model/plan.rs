@@ -260,6 +260,10 @@ pub struct RunSettings {
     pub passed_env: Vec<String>,
     /// Where worktrees lie.
     pub worktrees_root: std::path::PathBuf,
+    /// The git common directory of the repository, by which the folder of its worktrees is called. `None` in a run that was
+    /// begun by a version that did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub common_dir: Option<std::path::PathBuf>,
     /// Where the host paths of the plan led. Empty, too, in a run that was begun by a version that did not keep it.
     #[serde(default)]
     pub pinned_paths: PinnedPaths,

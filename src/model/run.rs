@@ -455,9 +455,9 @@ impl RunState {
 }
 
 impl AttemptState {
-    /// Whether it has begun in this worktree.
+    /// Whether it has begun in this worktree, which goes by its name: the folder of all worktrees may have been moved since.
     pub fn has_begun_in(&self, worktree: &std::path::Path) -> bool {
-        self.started.as_ref().is_some_and(|started| started.worktree == worktree)
+        self.started.as_ref().is_some_and(|started| started.worktree.file_name() == worktree.file_name())
     }
 }
 

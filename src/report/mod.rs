@@ -19,6 +19,7 @@
 pub mod board;
 pub mod card;
 pub mod changes;
+pub mod damage;
 pub mod doctor;
 mod excerpt;
 pub mod facts;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -335,7 +334,7 @@ impl Crew {
             }
             seed_included(&self.site.repository, workspace.place.worktree())?;
         }
-        atomic::write_json(&workspace_file(run, &task.name, generation), &workspace.to_record())?;
+        save_workspace(run, &task.name, generation, &workspace)?;
         let tree = self.site.repository.load_commit(&fork)?.tree;
         let snapshot = Snapshot { commit: fork.clone(), tree };
         Ok(Seat { workspace, latest: snapshot.clone(), fork: snapshot, branch_at: fork, needs_setup: true })
@@ -410,16 +409,21 @@ impl Crew {
     }
 }
 
-/// Where one of an agent's worktrees is remembered.
-fn workspace_file(run: &RunDir, agent: &AgentName, generation: u32) -> PathBuf {
-    run.agent(agent).join(format!("workspace.{generation}.json"))
+/// Keeps what one of an agent's worktrees is known by.
+pub(super) fn save_workspace(
+    run: &RunDir,
+    agent: &AgentName,
+    generation: u32,
+    workspace: &Workspace,
+) -> Result<(), Error> {
+    Ok(atomic::write_json(&run.workspace(agent, generation), &workspace.to_record())?)
 }
 
 /// The worktrees that an agent has had in a run, the newest last.
 pub(super) fn load_workspaces(site: &Site, run: &RunDir, agent: &AgentName) -> Result<Vec<Workspace>, Error> {
     let mut found = Vec::new();
     for generation in 1.. {
-        let Some(record) = json::load::<WorkspaceRecord>(&workspace_file(run, agent, generation))? else { break };
+        let Some(record) = json::load::<WorkspaceRecord>(&run.workspace(agent, generation))? else { break };
         let place = site.workplaces.place(run.id(), &Occupant::Agent { name: agent.clone(), generation });
         found.push(Workspace::from_record(record, place));
     }

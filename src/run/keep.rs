@@ -14,7 +14,7 @@ use crate::model::change::Actor;
 use crate::model::event::Subject;
 use crate::model::plan::AgentTask;
 use crate::model::run::AgentState;
-use crate::model::{CommitId, RefName, TurnId};
+use crate::model::{CommitId, RefName, RepoPath, TurnId};
 use crate::plan::CompiledContract;
 use crate::store::Record;
 use crate::workspace::Workspace;
@@ -36,6 +36,8 @@ pub(super) struct Kept {
     pub(super) new: Option<TurnId>,
     /// What could not be captured, so that it lies in the worktree alone.
     pub(super) lost: Option<String>,
+    /// What git ignores in the worktree, folders once and ending in `/`.
+    pub(super) ignored: Vec<RepoPath>,
 }
 
 impl Keeper<'_> {
@@ -44,7 +46,11 @@ impl Keeper<'_> {
     pub(super) async fn keep(&self, label: &str) -> Result<Kept, Error> {
         let fork = tokio::task::block_in_place(|| self.snapshot(&self.workspace.fork))?;
         let last = self.known.last_turn_in(self.workspace.place.worktree());
-        let latest = last.map_or_else(
+        // A snapshot that somebody's cleaning up has taken from the repository pins nothing: then all is new.
+        let held = last.filter(|(_, turn)| {
+            tokio::task::block_in_place(|| self.capturer.repository.load_commit(&turn.snapshot)).is_ok()
+        });
+        let latest = held.map_or_else(
             || fork.clone(),
             |(_, turn)| Snapshot { commit: turn.snapshot.clone(), tree: turn.tree.clone() },
         );
@@ -67,7 +73,7 @@ impl Keeper<'_> {
                 self.bundle(turn, label, &fork, &latest, &found)
             })?;
         }
-        Ok(Kept { new: is_new.then_some(turn), lost: found.kept_nowhere() })
+        Ok(Kept { new: is_new.then_some(turn), lost: found.kept_nowhere(), ignored: found.ignored })
     }
 
     /// The worktree's state; its files alone where the agent's own commits are not fit for the repository.

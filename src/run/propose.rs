@@ -19,7 +19,8 @@ use tokio::time::Instant;
 use super::decide::{Desk, Matter, listed, refused, resolved_paths};
 use super::error::Error;
 use super::isolation;
-use super::reopen::{await_boxes, mend_links};
+use super::places::mend_links;
+use super::reopen::await_boxes;
 use super::signals::Signals;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
@@ -140,7 +141,7 @@ impl Desk {
         isolation::allow(&mut settings.plan, &resolver.allowed);
         tokio::task::block_in_place(|| {
             let tell = |text: &str| tracing::warn!("{text}");
-            await_boxes(&self.site, run.id(), &settings.worktrees_root, tell)?;
+            await_boxes(&self.site, run.id(), tell)?;
             mend_links(&self.site, &state, run, tell)
         })?;
         let sandbox = sandbox_of(&settings.plan, resolver, |path| settings.pinned_paths.contains_key(path));
@@ -171,6 +172,7 @@ impl Desk {
         tokio::task::block_in_place(|| atomic::write(&place.tmp().join(CARD_FILE), &resolver.card))?;
         let log = self.recorder.run().resolver_output(&matter.card.id);
         let errand = Errand {
+            whose: "resolver",
             capturer,
             enforcement: &enforcement,
             workspace: &workspace,

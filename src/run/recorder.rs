@@ -1,15 +1,18 @@
 //! The one writer of a run's journal, and what is derived from it as it grows.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use serde::Serialize;
-
-use crate::model::change::{GitChangeSet, GitProgressState};
+use super::derived::Derived;
+use crate::model::AgentName;
 use crate::model::event::{Event, EventKind, Subject};
 use crate::model::run::RunState;
-use crate::model::{AgentName, RunId};
-use crate::store::{Error, JournalWriter, Record, RunDir, cards, status};
+use crate::store::{Error, JournalWriter, Record, RunDir};
+
+/// How far derived files may lag behind the journal while a coordinator lives.
+const BEHIND_MAX: Duration = Duration::from_millis(200);
 
 /// Watches a run as it goes. Called in the order of the journal, after the event is in it.
 pub trait Observer: Send {
@@ -40,18 +43,46 @@ pub struct Recorder {
 struct Inner {
     writer: JournalWriter,
     state: RunState,
-    progress: Option<GitProgressState>,
+    derived: Derived,
     observer: Box<dyn Observer>,
+    /// Wakes what writes derived files a moment later; none where no thread could be had, and all is written at once.
+    wake: Option<Sender<()>>,
+    /// How often derived files were written.
+    writes: u32,
 }
 
-/// What `status.json` holds.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct StatusFile<'a> {
-    v: u32,
-    run_id: &'a RunId,
-    counts: std::collections::BTreeMap<&'static str, usize>,
-    state: &'a RunState,
+impl Inner {
+    fn write_owed(&mut self) {
+        if self.derived.is_owed() {
+            self.derived.write_owed(&self.state);
+            self.writes += 1;
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.write_owed();
+    }
+}
+
+/// Whoever listens lives as long as the recorder does; at the very end, what is owed is written without it.
+fn wake_up(wake: &Sender<()>) {
+    if wake.send(()).is_err() {
+        tracing::debug!("nobody writes derived files any more");
+    }
+}
+
+/// Writes derived files a moment after there is something to write, until there is no recorder any more.
+fn keep_up(inner: &Weak<Mutex<Inner>>, wakes: &Receiver<()>) {
+    while wakes.recv().is_ok() {
+        // What comes meanwhile is written with it.
+        if wakes.recv_timeout(BEHIND_MAX) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
+        let Some(inner) = inner.upgrade() else { return };
+        inner.lock().unwrap_or_else(PoisonError::into_inner).write_owed();
+    }
 }
 
 impl fmt::Debug for Recorder {
@@ -65,12 +96,20 @@ impl Recorder {
     pub fn new(writer: JournalWriter, events: &[Event], observer: Box<dyn Observer>) -> Self {
         let run = writer.run().clone();
         let state = RunState::fold(run.id().clone(), events);
-        let mut progress = state.started.as_ref().map(|started| started.baseline.clone());
-        for event in events {
-            follow(&mut progress, &event.kind);
+        let derived = Derived::new(&run, &state, events);
+        let inner = Arc::new(Mutex::new(Inner { writer, state, derived, observer, wake: None, writes: 0 }));
+        let (wake, wakes) = channel();
+        let kept = Arc::downgrade(&inner);
+        let thread = std::thread::Builder::new().name("derived".to_owned()).spawn(move || keep_up(&kept, &wakes));
+        let recorder = Self { run, inner };
+        if thread.is_ok() {
+            let mut inner = recorder.lock();
+            if inner.derived.is_owed() {
+                wake_up(&wake);
+            }
+            inner.wake = Some(wake);
         }
-        let inner = Inner { writer, state, progress, observer };
-        Self { run, inner: Arc::new(Mutex::new(inner)) }
+        recorder
     }
 
     /// The run's folder.
@@ -99,15 +138,18 @@ impl Record for Recorder {
         let mut inner = self.lock();
         let event = inner.writer.append(subject, kind)?;
         inner.state.apply(&event);
-        let before = inner.progress.is_some();
-        if let EventKind::RunStarted(started) = &event.kind {
-            inner.progress = Some(started.baseline.clone());
-        }
-        let changed = follow(&mut inner.progress, &event.kind) || !before;
-        // Derived files can be made anew from the journal at any time: failing to write one stops nothing.
-        let derived = derive(&self.run, &inner, &event, changed);
-        if let Err(error) = derived {
-            tracing::warn!(%error, "a derived file was not written");
+        let Inner { derived, state, .. } = &mut *inner;
+        let was_owed = derived.is_owed();
+        derived.take_in(&event, state);
+        // Whoever looks finds something from the first event on, and after the last one nothing that is out of date.
+        let at_once = event.seq == 1 || matches!(event.kind, EventKind::RunFinished(_));
+        match &inner.wake {
+            Some(wake) if !at_once => {
+                if !was_owed {
+                    wake_up(wake);
+                }
+            }
+            Some(_) | None => inner.write_owed(),
         }
         let Inner { observer, state, .. } = &mut *inner;
         observer.event(&event, state);
@@ -119,70 +161,75 @@ impl Record for Recorder {
     }
 }
 
-/// Takes an event into the progress. True: it says something new.
-fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
-    let Some(progress) = progress else { return false };
-    match kind {
-        EventKind::CheckpointCreated(checkpoint) => {
-            progress.checkpoints.push((**checkpoint).clone());
-            true
-        }
-        EventKind::ChangeDetected(set) => {
-            progress.last_change_set = Some(GitChangeSet::clone(set));
-            true
-        }
-        EventKind::VerifyFinished(finished) => {
-            if let Some(set) = &mut progress.last_change_set {
-                set.verifier_command = Some(finished.command.clone());
-                set.verifier_fresh_after_change = finished.verdict.is_pass();
-            }
-            if let Some(checkpoint) = progress.checkpoints.last_mut() {
-                checkpoint.verifier_command = Some(finished.command.clone());
-                checkpoint.verifier_passed = Some(finished.verdict.is_pass());
-            }
-            true
-        }
-        EventKind::RunStarted(_)
-        | EventKind::RunFinished(_)
-        | EventKind::StageEnter(_)
-        | EventKind::StageExit(_)
-        | EventKind::AttemptStarted(_)
-        | EventKind::AttemptFinished(_)
-        | EventKind::TurnStarted(_)
-        | EventKind::TurnFinished(_)
-        | EventKind::EffectClaimed(_)
-        | EventKind::EffectConfirmed(_)
-        | EventKind::EffectReleased(_)
-        | EventKind::CardOpened(_)
-        | EventKind::CardProposed(_)
-        | EventKind::ProposalDiscarded(_)
-        | EventKind::CardClosed(_)
-        | EventKind::OverlapPredicted(_)
-        | EventKind::MergePreviewed(_)
-        | EventKind::CandidateAdvanced(_)
-        | EventKind::GateDecided(_)
-        | EventKind::ScopeWarning(_)
-        | EventKind::VerifierFresh(_)
-        | EventKind::CompletionBlocked(_)
-        | EventKind::Unknown { .. } => false,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
 
-fn derive(run: &RunDir, inner: &Inner, event: &Event, progress_changed: bool) -> Result<(), Error> {
-    let file = StatusFile { v: 1, run_id: run.id(), counts: inner.state.counts(), state: &inner.state };
-    status::write(run, &file)?;
-    if progress_changed && let Some(progress) = &inner.progress {
-        status::write_git_progress(run, progress)?;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::model::event::{RunFinished, Stage, StageEnter};
+    use crate::store::journal::system_clock;
+    use crate::store::{RunLock, StateDir, atomic, status};
+
+    fn recorder(folder: &std::path::Path) -> Recorder {
+        let run = StateDir::in_common_dir(folder).run(&"long-1".parse().unwrap());
+        atomic::create_dir(run.root()).unwrap();
+        let lock = RunLock::try_acquire(&run).unwrap();
+        let (writer, opened) = JournalWriter::open(&run, lock, system_clock()).unwrap();
+        Recorder::new(writer, &opened.events, Box::new(Quiet))
     }
-    let card = match &event.kind {
-        EventKind::CardOpened(card) => Some(&card.id),
-        EventKind::CardProposed(proposed) => Some(&proposed.card),
-        EventKind::ProposalDiscarded(discarded) => Some(&discarded.card),
-        EventKind::CardClosed(closed) => Some(&closed.card),
-        _ => None,
-    };
-    if let Some(card) = card.and_then(|id| inner.state.cards.iter().find(|card| card.id == *id)) {
-        cards::write(run, card)?;
+
+    fn told(run: &RunDir) -> u64 {
+        let (found, _) = status::load::<Value>(run).unwrap();
+        found.map_or(0, |status| status["state"]["lastSeq"].as_u64().unwrap())
     }
-    Ok(())
+
+    fn enter() -> EventKind {
+        EventKind::StageEnter(StageEnter { story_id: "x".to_owned(), stage: Stage::Execute, invocation: None })
+    }
+
+    const EVENTS: u64 = 2000;
+
+    /// With a status for each event, their bytes grow with the square of the events.
+    #[test]
+    fn the_status_is_written_by_the_clock_and_not_by_the_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let recorder = recorder(folder.path());
+        let begun = Instant::now();
+        for _ in 0..EVENTS {
+            recorder.record(Subject::run(), enter()).unwrap();
+        }
+        // The end is told at once, and the beginning was.
+        recorder
+            .record(Subject::run(), EventKind::RunFinished(RunFinished { exit_code: 0, complete: true, landed: None }))
+            .unwrap();
+        assert_eq!(told(recorder.run()), EVENTS + 1);
+        let most = 3 + begun.elapsed().as_millis() / BEHIND_MAX.as_millis();
+        let writes = recorder.lock().writes;
+        assert!(u128::from(writes) <= most, "{writes} writes, and at most {most} were to be");
+    }
+
+    #[test]
+    fn the_status_is_never_far_behind_and_exact_when_the_recorder_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let recorder = recorder(folder.path());
+        for seq in 1..=3 {
+            recorder.record(Subject::run(), enter()).unwrap();
+            assert!(seq > 1 || told(recorder.run()) == 1, "the first is told at once");
+        }
+        let end = Instant::now() + Duration::from_secs(30);
+        while told(recorder.run()) < 3 {
+            assert!(Instant::now() < end, "nobody writes what is owed");
+            std::thread::yield_now();
+        }
+        recorder.record(Subject::run(), enter()).unwrap();
+        let run = recorder.run().clone();
+        drop(recorder);
+        let end = Instant::now() + Duration::from_secs(30);
+        while told(&run) < 4 {
+            assert!(Instant::now() < end, "what was owed at the end was not written");
+            std::thread::yield_now();
+        }
+    }
 }

@@ -3,7 +3,6 @@
 //! Each takes the run's lock, so that there is one coordinator at a time, and writes into the same journal.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use sandbox::Layer;
@@ -14,6 +13,8 @@ use super::error::Error;
 use super::finish::Finish;
 use super::isolation;
 use super::keep::{Keeper, Kept};
+use super::mend_pins::mend_pins;
+use super::places::mend_links;
 use super::recorder::{Observer, Recorder};
 use super::signals::Signals;
 use super::site::Site;
@@ -26,7 +27,7 @@ use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, RunId};
 use crate::store::lock::{self, Patience, RunLock};
-use crate::store::{JournalWriter, Record, RepoKey, RunDir, Workplaces};
+use crate::store::{JournalWriter, Record, RunDir, Workplaces};
 use crate::workspace::Workspace;
 
 /// A run that a verb goes on with.
@@ -61,6 +62,7 @@ impl Reopened {
         let (recorder, settings, head) = tokio::task::block_in_place(|| {
             site.require_writable()?;
             let lock = RunLock::try_acquire(&run)?;
+            site.sweep_scratch();
             let settings = load_settings(&run)?;
             let (writer, opened) = JournalWriter::open(&run, lock, site.clock.clone())?;
             if let Some(repair) = &opened.repair {
@@ -74,12 +76,14 @@ impl Reopened {
             return Err(Error::NoStart { run: recorder.run().id().clone() });
         };
         let base = started.base.clone();
-        let RunSettings { mut plan, land, pinned_paths, worktrees_root, .. } = settings;
+        let site = tokio::task::block_in_place(|| site.of_run(&run, &settings))?;
+        let RunSettings { mut plan, land, pinned_paths, .. } = settings;
         isolation::allow(&mut plan, allowed);
         tokio::task::block_in_place(|| {
             let tell = |text: &str| recorder.warn(text);
-            await_boxes(&site, recorder.run().id(), &worktrees_root, tell)?;
-            mend_links(&site, &state, recorder.run(), tell)
+            await_boxes(&site, recorder.run().id(), tell)?;
+            mend_links(&site, &state, recorder.run(), tell)?;
+            mend_pins(&site, &state, recorder.run(), tell)
         })?;
         let capturer = site.capturer(at, &plan, pinned_paths).await?;
         let left_out = isolation::left_out(&capturer.host, &plan)?;
@@ -336,10 +340,9 @@ impl Reopened {
     }
 }
 
-/// Waits for what is left of boxes whose coordinator was killed: until their last process is gone, it may write. They are
-/// where the run had them, wherever worktrees would be made now.
-pub(super) fn await_boxes(site: &Site, run: &RunId, worktrees: &Path, tell: impl Fn(&str)) -> Result<(), Error> {
-    let places = Workplaces::new(worktrees, &RepoKey::of_common_dir(site.repository.common_dir()));
+/// Waits for what is left of boxes whose coordinator was killed: until their last process is gone, it may write.
+pub(super) fn await_boxes(site: &Site, run: &RunId, tell: impl Fn(&str)) -> Result<(), Error> {
+    let places = &site.workplaces;
     let root = places.private_root();
     let entries = match std::fs::read_dir(&root) {
         Ok(entries) => entries,
@@ -355,21 +358,6 @@ pub(super) fn await_boxes(site: &Site, run: &RunId, worktrees: &Path, tell: impl
         let worktree = place.worktree().display();
         let notice = || tell(&format!("waiting until nothing is left of the last box in `{worktree}`"));
         lock::await_boxes(&place, Patience::default(), notice)?;
-    }
-    Ok(())
-}
-
-/// Gives worktrees their own links back that a coordinator which died left leading elsewhere.
-pub(super) fn mend_links(site: &Site, state: &RunState, run: &RunDir, tell: impl Fn(&str)) -> Result<(), Error> {
-    for agent in &state.agents {
-        for workspace in load_workspaces(site, run, &agent.name)? {
-            match workspace.leave() {
-                Ok(()) => {}
-                // Said again, and acted on, wherever the worktree is used.
-                Err(error @ crate::workspace::Error::Tampered { .. }) => tell(&error.to_string()),
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
     Ok(())
 }

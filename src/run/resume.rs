@@ -19,8 +19,8 @@ use crate::model::{AgentName, AttemptOutcome};
 use crate::plan::boxes;
 use crate::store::lock::Patience;
 
-/// The exit codes of a run that was told to stop.
-const STOPPED: [u8; 2] = [130, 143];
+/// The exit codes of a run that came to a decision. Others say that it was told to stop, or that it could not go on.
+const DECIDED: [u8; 4] = [0, 1, 5, 6];
 
 impl Reopened {
     /// Goes on with the run to its end, from wherever it stands.
@@ -82,7 +82,7 @@ impl Reopened {
 
 /// Whether a run was brought to a decision, so that an agent that failed has had all its attempts.
 fn came_to_its_end(state: &RunState) -> bool {
-    state.finished.as_ref().is_some_and(|finished| !STOPPED.contains(&finished.exit_code))
+    state.finished.as_ref().is_some_and(|finished| DECIDED.contains(&finished.exit_code))
 }
 
 /// Whether a person has approved of what an agent did outside its contract, and nothing of it waits still.

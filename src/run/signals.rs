@@ -46,6 +46,9 @@ impl Signals {
                 }
             });
         }
+        // Where a limit on the size of files is met, writing fails, which is told; without a handler it would kill us. What
+        // we start has its default again.
+        drop(signal(SignalKind::from_raw(nix::libc::SIGXFSZ)).map_err(Error::Signals)?);
         Ok(signals)
     }
 

@@ -15,7 +15,7 @@ use crate::model::event::Identity;
 use crate::model::plan::{PinnedPaths, Plan};
 use crate::store::journal::{Clock, system_clock};
 use crate::store::layout::{RootSources, worktrees_root};
-use crate::store::{RepoKey, StateDir, Workplaces, atomic, env, format};
+use crate::store::{RepoKey, StateDir, Workplaces, atomic, env, format, scratch};
 use crate::workspace::{HostEnvironment, Surroundings, require_fit};
 
 /// The most bytes one capture may bring into the repository.
@@ -39,6 +39,8 @@ pub struct Site {
     pub workplaces: Workplaces,
     /// Where all worktrees lie.
     pub worktrees_root: PathBuf,
+    /// Where all worktrees would be made now, in the site of a run whose own lie elsewhere.
+    pub present_root: Option<PathBuf>,
     /// The user's environment.
     pub environment: HostEnvironment,
     /// The clock.
@@ -64,6 +66,7 @@ impl Site {
             state: StateDir::in_common_dir(repository.common_dir()),
             workplaces: Workplaces::new(&root, &key),
             worktrees_root: root,
+            present_root: None,
             repository,
             environment,
             clock: system_clock(),
@@ -73,6 +76,19 @@ impl Site {
     /// Refuses to write where a newer version of the program has written.
     pub fn require_writable(&self) -> Result<(), Error> {
         Ok(format::require_writable(&self.state)?)
+    }
+
+    /// Removes what processes that were killed left in folders that are needed for a moment. Never a reason to stop.
+    pub fn sweep_scratch(&self) {
+        for folder in [self.state.scratch(), self.state.incoming()] {
+            match scratch::sweep(&folder) {
+                Ok(0) => {}
+                Ok(swept) => {
+                    tracing::debug!(swept, folder = %folder.display(), "scratch folders of dead processes removed")
+                }
+                Err(error) => tracing::warn!(folder = %folder.display(), %error, "scratch folders stay for now"),
+            }
+        }
     }
 
     /// Refuses where no worktree could be made: there is no other place where an agent may run.
@@ -104,7 +120,12 @@ impl Site {
 
     /// What captures are made with in a run that began at `started`, when host paths led where `pinned` says.
     pub async fn capturer(&self, started: Timestamp, plan: &Plan, pinned: PinnedPaths) -> Result<Capturer, Error> {
-        let surroundings = tokio::task::block_in_place(|| Surroundings::load(&self.repository, &self.worktrees_root))?;
+        let mut surroundings =
+            tokio::task::block_in_place(|| Surroundings::load(&self.repository, &self.worktrees_root))?;
+        // Those of other repositories lie there.
+        surroundings.checkouts.extend(self.present_root.clone().filter(|root| {
+            root.is_dir() && !root.starts_with(&self.worktrees_root) && !self.worktrees_root.starts_with(root)
+        }));
         require_fit(&surroundings, &self.environment)?;
         let host = self.require_host(plan).await?;
         Ok(Capturer {

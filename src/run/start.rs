@@ -65,6 +65,7 @@ pub(super) fn start(
 ) -> Result<Recorder, Error> {
     site.require_writable()?;
     site.require_room()?;
+    site.sweep_scratch();
     let land = options.land;
     let (run, lock) = {
         let waiting =
@@ -124,6 +125,7 @@ fn freeze(
         land: options.land,
         passed_env: names,
         worktrees_root: site.worktrees_root.clone(),
+        common_dir: Some(site.repository.common_dir().to_owned()),
         pinned_paths: pinned.clone(),
         extra: std::collections::BTreeMap::new(),
     };

@@ -79,7 +79,14 @@ pub fn stream(
 
 /// Makes a folder and those above it, for the user only. One that is there stays as it is.
 pub fn create_dir(path: &Path) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::io("make the folder", path))
+    // Only a folder that is made is an effect.
+    let make = || DirBuilder::new().recursive(true).mode(0o700).create(path);
+    if path.is_dir() {
+        return Ok(());
+    }
+    failpoint::before("folder", "").and_then(|()| make()).map_err(Error::io("make the folder", path))?;
+    failpoint::after("folder", "");
+    Ok(())
 }
 
 /// Writes a file that is the user's and not the program's own: with the mode that the user's umask gives any file, into a
@@ -103,15 +110,19 @@ pub fn write_for_user(path: &Path, bytes: &[u8], existing: Existing) -> Result<(
 
 /// Renames a file or folder for good; what is at `to` must be absent or replaceable.
 pub fn rename(from: &Path, to: &Path) -> Result<(), Error> {
-    std::fs::rename(from, to).map_err(Error::io("rename", from))?;
+    failpoint::before("rename", "").and_then(|()| std::fs::rename(from, to)).map_err(Error::io("rename", from))?;
+    failpoint::after("rename", "");
     sync_dir(parent(from))?;
     sync_dir(parent(to))
 }
 
 /// Removes a file for good. Not being there is fine.
 pub fn remove_file(path: &Path) -> Result<(), Error> {
-    match std::fs::remove_file(path) {
-        Ok(()) => sync_dir(parent(path)),
+    match failpoint::before("remove", failpoint::kind(path).as_ref()).and_then(|()| std::fs::remove_file(path)) {
+        Ok(()) => {
+            failpoint::after("remove", failpoint::kind(path).as_ref());
+            sync_dir(parent(path))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Error::io("remove", path)(error)),
     }
@@ -155,13 +166,14 @@ fn put(
         .prefix(TEMPORARY_PREFIX)
         .tempfile_in(folder)
         .map_err(Error::io("make a file in", folder))?;
+    failpoint::before("file", failpoint::kind(path).as_ref()).map_err(Error::io("write", path))?;
     write(file.as_file_mut()).map_err(Error::io("write", path))?;
     if durable {
         file.as_file().sync_all().map_err(Error::io("sync", path))?;
     }
-    failpoint::here("file before");
+    failpoint::after("file unnamed", failpoint::kind(path).as_ref());
     persist(file, path, existing)?;
-    failpoint::here("file written");
+    failpoint::after("file", failpoint::kind(path).as_ref());
     if durable { sync_dir(folder) } else { Ok(()) }
 }
 

@@ -53,6 +53,8 @@ variables! {
 pub(super) mod of_tests {
     /// Where to die: `name:n`.
     pub(in crate::store) const SANDBOX_DIE_AT: &str = "SANDBOX_DIE_AT";
+    /// What to refuse, and with which error: `place:n:ENOSPC`.
+    pub(in crate::store) const SANDBOX_FAIL_AT: &str = "SANDBOX_FAIL_AT";
     /// A file that gets a line for each place where the program could be made to die.
     pub(in crate::store) const SANDBOX_DIE_LOG: &str = "SANDBOX_DIE_LOG";
 }

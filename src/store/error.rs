@@ -116,7 +116,7 @@ pub enum Error {
         reason: String,
     },
     /// The journal took an error before, and takes nothing more from this process.
-    #[error("`{}` could not be written before, so nothing more is appended: free the disk, then go on with `sandbox merge` or `sandbox retry`", .path.display())]
+    #[error("`{}` could not be written before, so nothing more is appended: take the cause away, then go on with `sandbox resume`", .path.display())]
     JournalStopped {
         /// The journal.
         path: PathBuf,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <git common dir>/sandbox/                                     StateDir
-//!   FORMAT  lock  next  incoming/  trash/
+//!   FORMAT  lock  next  incoming/  scratch/  trash/
 //!   receipts/<aa>/<key>.json
 //!   runs/<run>/                                                 RunDir
 //!     run.lock  plan.toml  settings.json  host.json  journal.jsonl  journal.torn-<n>  status.json
@@ -63,6 +63,11 @@ impl StateDir {
         self.root.join("incoming")
     }
 
+    /// Folders that are needed for a moment.
+    pub fn scratch(&self) -> PathBuf {
+        self.root.join("scratch")
+    }
+
     /// What is about to be removed.
     pub fn trash(&self) -> PathBuf {
         self.root.join("trash")
@@ -92,6 +97,11 @@ impl StateDir {
     pub(crate) fn staged_run(&self, id: &RunId) -> RunDir {
         RunDir { root: self.runs().join(format!(".new-{id}")), id: id.clone() }
     }
+}
+
+/// Where a user has folders that are needed for a moment, and belong to no repository.
+pub(super) fn users_scratch(uid: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("sandbox-{uid}"))
 }
 
 /// The folder of one run.
@@ -195,6 +205,16 @@ impl RunDir {
     /// What one turn's command printed.
     pub fn output(&self, agent: &AgentName, turn: TurnId) -> PathBuf {
         self.agent(agent).join("output").join(format!("{turn}.log"))
+    }
+
+    /// What an agent's `generation`th worktree is known by.
+    pub fn workspace(&self, agent: &AgentName, generation: u32) -> PathBuf {
+        self.agent(agent).join(format!("workspace.{generation}.json"))
+    }
+
+    /// What was ignored in an agent's `generation`th worktree when it was removed.
+    pub fn ignored(&self, agent: &AgentName, generation: u32) -> PathBuf {
+        self.agent(agent).join(format!("ignored.{generation}.json"))
     }
 
     /// What an agent asked of the network.

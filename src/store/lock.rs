@@ -88,7 +88,7 @@ impl Default for Patience {
 /// The repository lock. Free again when this is dropped.
 #[derive(Debug)]
 pub struct RepositoryLock {
-    _held: HeldFile,
+    held: HeldFile,
 }
 
 impl RepositoryLock {
@@ -96,9 +96,15 @@ impl RepositoryLock {
     pub fn acquire(state: &StateDir, patience: Patience, notice: impl FnOnce(Option<&Holder>)) -> Result<Self, Error> {
         let path = state.lock();
         if let Some(held) = HeldFile::try_acquire(&path)? {
-            return Ok(Self { _held: held });
+            return Ok(Self { held });
         }
-        Ok(Self { _held: wait(&path, patience, notice)? })
+        Ok(Self { held: wait(&path, patience, notice)? })
+    }
+
+    /// The lock for a process of ours to hold on to as well. Dropping the lock here frees it all the same; if this process is
+    /// killed, it is held until that one has ended.
+    pub fn share(&self) -> Result<OwnedFd, Error> {
+        self.held.file.try_clone().map(OwnedFd::from).map_err(Error::io("copy", Path::new("the repository's lock")))
     }
 }
 
@@ -203,13 +209,13 @@ fn whole_file(kind: i32) -> libc::flock {
 
 /// A file that is locked.
 #[derive(Debug)]
-struct HeldFile {
+pub(super) struct HeldFile {
     file: File,
 }
 
 impl HeldFile {
     /// Takes the lock, unless it is held.
-    fn try_acquire(path: &Path) -> Result<Option<Self>, Error> {
+    pub(super) fn try_acquire(path: &Path) -> Result<Option<Self>, Error> {
         loop {
             let file = open(path)?;
             match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {

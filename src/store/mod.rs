@@ -32,6 +32,8 @@ pub mod process;
 pub mod receipts;
 mod record;
 pub mod runs;
+pub mod scratch;
+pub mod space;
 pub mod status;
 #[cfg(test)]
 mod tests;
@@ -44,5 +46,6 @@ pub use journal::{Clock, Durability, JournalTail, JournalWatch, JournalWriter, P
 pub use layout::{Occupant, RepoKey, RunDir, StateDir, Workplace, Workplaces};
 pub use lock::{Holder, LockState, RepositoryLock, RunLock};
 pub use record::Record;
+pub use scratch::Scratch;
 pub use trash::Trash;
 pub use watch::FolderWatch;

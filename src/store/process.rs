@@ -29,6 +29,16 @@ pub fn is_same_process_alive(invocation: &Invocation) -> Result<bool, Error> {
     Ok(identity(invocation.pid)?.as_ref() == Some(invocation))
 }
 
+/// Whether any process that we may look at has the file open.
+pub fn has_open(file: &Path) -> Result<bool, Error> {
+    let wanted = file.canonicalize().map_err(Error::io("resolve", file))?;
+    let processes = std::fs::read_dir("/proc").map_err(Error::io("read", Path::new("/proc")))?;
+    // Those of others cannot be looked at, and those that end meanwhile are gone.
+    let opened = processes.flatten().filter_map(|process| std::fs::read_dir(process.path().join("fd")).ok());
+    let mut links = opened.flat_map(|files| files.flatten()).filter_map(|file| std::fs::read_link(file.path()).ok());
+    Ok(links.any(|link| link == wanted))
+}
+
 fn read(path: &Path, pid: u32) -> Result<Option<Invocation>, Error> {
     let line = match std::fs::read(path) {
         Ok(line) => line,
@@ -87,6 +97,19 @@ mod tests {
         assert!(identity(other_start.pid).unwrap().is_some());
         assert!(!is_same_process_alive(&other_start).unwrap());
         assert!(!is_same_process_alive(&other_boot).unwrap());
+    }
+
+    #[test]
+    fn a_file_is_open_as_long_as_somebody_has_it_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = std::fs::File::create(&path).unwrap();
+        assert!(has_open(&path).unwrap());
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(file).spawn().unwrap();
+        assert!(has_open(&path).unwrap(), "by another process");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!has_open(&path).unwrap());
     }
 
     #[test]

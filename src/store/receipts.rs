@@ -60,6 +60,22 @@ pub fn newest(state: &StateDir, tree: &TreeId, command: &[String]) -> Option<Rec
         .max_by_key(|receipt| receipt.timestamp)
 }
 
+/// Removes the receipts that `keep` does not want, by the hashes they are found by. Gives how many.
+pub fn prune(state: &StateDir, keep: impl Fn(&str) -> bool) -> Result<u64, Error> {
+    let mut pruned = 0;
+    for folder in std::fs::read_dir(state.receipts()).into_iter().flatten().flatten() {
+        for file in std::fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+            let name = file.file_name();
+            let key = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            if key.is_some_and(|key| !keep(key)) {
+                atomic::remove_file(&file.path())?;
+                pruned += 1;
+            }
+        }
+    }
+    Ok(pruned)
+}
+
 fn open(bytes: &[u8], key: &ReceiptKey) -> Result<Receipt, String> {
     let receipt = unseal(bytes)?;
     if receipt.key == *key { Ok(receipt) } else { Err("it is for something else".to_owned()) }

@@ -62,7 +62,16 @@ impl Trash {
 
     /// For the folder that a worktree lies in.
     pub fn of_workplace(place: &Workplace) -> Self {
-        let root = place.worktree().parent().unwrap_or(Path::new("/"));
+        Self::of_folder(place.worktree().parent().unwrap_or(Path::new("/")))
+    }
+
+    /// For the folder of a repository's worktrees.
+    pub fn of_workplaces(root: &Path) -> Self {
+        Self::of_folder(root)
+    }
+
+    /// For a folder that holds nothing but what is the program's.
+    pub(super) fn of_folder(root: &Path) -> Self {
         Self { root: root.to_owned(), trash: root.join(".trash") }
     }
 
@@ -263,10 +272,10 @@ fn move_into(from: BorrowedFd<'_>, name: &OsStr, trash: BorrowedFd<'_>) -> Resul
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let new = OsString::from(format!("{}-{count}", std::process::id()));
-        failpoint::here("removal before");
+        failpoint::before("removal", "").map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         match fs::renameat_with(from, name, trash, &new, RenameFlags::NOREPLACE) {
             Ok(()) => {
-                failpoint::here("removal aside");
+                failpoint::after("removal", "");
                 return Ok(new);
             }
             // Left from another process that had our number: try the next name.

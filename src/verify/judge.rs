@@ -35,7 +35,7 @@ use crate::model::event::{EventKind, Subject, VerifierFresh, VerifyFinished};
 use crate::model::plan::VerifySettings;
 use crate::model::receipt::{Receipt, ReceiptKey, VerificationResult};
 use crate::model::{Verdict, VerifyStatus};
-use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, receipts};
+use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, failpoint, receipts};
 use crate::workspace::{self, Commission, Workspace, working_box};
 
 /// Longer than anything takes: a verifier may be silent for as long as it may run.
@@ -102,6 +102,7 @@ pub async fn judge(verification: Verification<'_>) -> Result<Judged, Error> {
         return judge.tell(receipt, true);
     }
     let receipt = judge.run_anew().await?;
+    failpoint::after("verdict", "");
     receipts::store(verification.state, &receipt)?;
     judge.tell(receipt, false)
 }
@@ -230,6 +231,7 @@ impl<'a> Judge<'a> {
         transcript: &mut Transcript,
     ) -> Result<errand::Ran, Error> {
         let errand = Errand {
+            whose: "verifier",
             capturer: self.of.capturer,
             enforcement,
             workspace,

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,13 @@ pub struct WorkspaceRecord {
     identity: Identity,
 }
 
+impl WorkspaceRecord {
+    /// The common directory of the repository that it belongs to.
+    pub fn common_dir(&self) -> Option<&Path> {
+        self.admin_dir.parent()?.parent()
+    }
+}
+
 impl Workspace {
     /// The worktree at `place`, just made.
     pub(super) fn just_made(
@@ -72,6 +79,12 @@ impl Workspace {
     /// The worktree that a record tells of, at its place.
     pub fn from_record(record: WorkspaceRecord, place: Workplace) -> Self {
         Self { place, admin_dir: record.admin_dir, fork: record.fork, branch: record.branch, record: record.identity }
+    }
+
+    /// Takes note of where its entry is now, and of what its `.git` file holds.
+    pub(super) fn set_links(&mut self, admin_dir: PathBuf, dot_git: &[u8]) {
+        self.admin_dir = admin_dir;
+        self.record.dot_git = hex::encode(dot_git);
     }
 
     /// The bytes that `.git` had.

@@ -17,6 +17,7 @@ use ignore::WalkBuilder;
 
 use super::error::Error;
 use crate::git::Repository;
+use crate::model::RepoPath;
 
 /// The file that selects what is copied.
 const INCLUDE: &str = ".worktreeinclude";
@@ -62,9 +63,9 @@ pub fn seed(checkout: &Path, worktree: &Path, wanted: &[String]) -> Result<Seede
     Ok(seeded)
 }
 
-/// Copies the ignored files that the checkout's `.worktreeinclude` selects, if it has one.
-pub fn seed_included(repository: &Repository, worktree: &Path) -> Result<Seeded, Error> {
-    let Some(checkout) = repository.top_level() else { return Ok(Seeded::default()) };
+/// The ignored files that the checkout's `.worktreeinclude` selects, if it has one.
+pub fn load_included(repository: &Repository) -> Result<Vec<RepoPath>, Error> {
+    let Some(checkout) = repository.top_level() else { return Ok(Vec::new()) };
     let patterns = checkout.join(INCLUDE);
     match patterns.symlink_metadata() {
         Ok(found) if found.is_file() => {}
@@ -72,11 +73,17 @@ pub fn seed_included(repository: &Repository, worktree: &Path) -> Result<Seeded,
             let why = "it is no plain file, and is not followed to where it leads".to_owned();
             return Err(Error::Seed { path: INCLUDE.to_owned(), why });
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Seeded::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io("look at", &patterns, error)),
     }
+    Ok(repository.load_ignored_by(&patterns)?)
+}
+
+/// Copies what [`load_included`] gives.
+pub fn seed_included(repository: &Repository, worktree: &Path) -> Result<Seeded, Error> {
+    let Some(checkout) = repository.top_level() else { return Ok(Seeded::default()) };
     let mut seeded = Seeded::default();
-    for path in repository.load_ignored_by(&patterns)? {
+    for path in load_included(repository)? {
         let relative = path.under(Path::new(""));
         if leads_through_link(checkout, &relative) || !is_open(worktree, &relative) {
             seeded.pass_over(format!("{path}: a folder on the way to it is none"));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::environment::HostEnvironment;
 use super::error::Error;
 use crate::git::Repository;
+use crate::store::Workplaces;
 
 /// What of the host a box must not show, and what stands in for it.
 #[derive(Debug, Clone)]
@@ -14,7 +15,7 @@ pub struct Surroundings {
     pub common: PathBuf,
     /// Object folders that the repository borrows from, all the way.
     pub alternates: Vec<PathBuf>,
-    /// The top of every checkout of the repository that is not one of ours.
+    /// The top of every checkout of the repository that is not one of ours, and folders with worktrees of ours elsewhere.
     pub checkouts: Vec<PathBuf>,
     /// Where all worktrees of ours lie.
     pub worktrees_root: PathBuf,
@@ -30,8 +31,11 @@ impl Surroundings {
             if worktree.bare || worktree.path.starts_with(worktrees_root) {
                 continue;
             }
+            // Of a run that was begun when worktrees were made elsewhere: beside it lie private folders.
+            let is_ours = worktree.path.file_name().is_some_and(|name| Workplaces::occupant_of(name).is_some());
+            let around = worktree.path.parent().filter(|around| is_ours && around.join(".private").is_dir());
             // One that is gone hides nothing, and cannot be covered.
-            if let Ok(path) = worktree.path.canonicalize() {
+            if let Ok(path) = around.unwrap_or(&worktree.path).canonicalize() {
                 checkouts.push(path);
             }
         }
@@ -41,6 +45,7 @@ impl Surroundings {
             checkouts.push(top.to_owned());
         }
         checkouts.sort();
+        checkouts.dedup();
         let common = repository.common_dir().to_owned();
         let alternates = alternates_of(&common.join("objects"))?;
         let git = repository.git().program();

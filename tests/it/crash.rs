@@ -14,7 +14,7 @@ use crate::going::{Going, assert_none_left, processes_with, until};
 use crate::world::World;
 
 /// A plan whose agents do something that takes no time.
-const QUICK: &str = r#"
+pub(crate) const QUICK: &str = r#"
 [run]
 name = "quick"
 jobs = 2
@@ -84,27 +84,60 @@ fn status(world: &World) -> Value {
     world.sandbox(&["status", "--json"]).expect(0).json()["data"].clone()
 }
 
-/// What an undisturbed run lands.
-fn undisturbed(text: &str) -> String {
+/// What a run comes to: the trees that its branches and the target have, its cards, and how each agent stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) trees: BTreeMap<String, String>,
+    cards: Vec<String>,
+    agents: Vec<String>,
+}
+
+impl Outcome {
+    #[track_caller]
+    pub(crate) fn of(world: &World) -> Self {
+        let branches = world.git(&["for-each-ref", "--format=%(refname) %(tree)", "refs/heads"]);
+        let trees = branches.lines().filter_map(|line| line.split_once(' '));
+        let now = status(world);
+        let board = world.sandbox(&["board", "--json"]).expect(0).json();
+        let lanes = board["data"]["lanes"].as_array().unwrap().iter();
+        let cards = lanes.flat_map(|lane| lane["cards"].as_array().unwrap());
+        let agents = now["agents"].as_array().unwrap().iter();
+        Self {
+            trees: trees.map(|(name, tree)| (name.to_owned(), tree.to_owned())).collect(),
+            cards: cards.map(|card| format!("{} {}", card["id"], card["kind"])).collect(),
+            agents: agents.map(|row| format!("{} {} {}", row["agent"], row["state"], row["merge"]["result"])).collect(),
+        }
+    }
+
+    /// As if the run had been the first.
+    pub(crate) fn renumber(&mut self) {
+        let name = |name: &String| name.replace("quick-2/", "quick-1/");
+        self.trees = self.trees.iter().map(|(branch, tree)| (name(branch), tree.clone())).collect();
+    }
+}
+
+/// What an undisturbed run comes to.
+pub(crate) fn undisturbed(text: &str, code: i32) -> Outcome {
     let world = World::new();
-    world.sandbox(&["run", &plan(&world, text), "--land"]).expect(0);
-    world.git(&["rev-parse", "main^{tree}"])
+    world.sandbox(&["run", &plan(&world, text), "--land"]).expect(code);
+    Outcome::of(&world)
 }
 
 /// How a run is gone on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum By<'a> {
     /// `retry`, `merge` and `land`, as they are needed.
     Verbs,
-    /// `resume`.
-    Resume,
-    /// `resume`, which dies at its own first ref, and `resume` again.
-    ResumeTwice,
+    /// `resume`, which dies at these of all its places, one death after the other, and then comes to its end.
+    Resume(&'a [usize]),
 }
+
+/// `resume`, undisturbed.
+const RESUME: By<'_> = By::Resume(&[]);
 
 /// Kills a run at `death`, looks at what is left, and goes on with it until it has landed. False: it ended before it could
 /// die.
-fn die_and_go_on(death: Death, by: By, expected: &str) -> bool {
+fn die_and_go_on(death: Death, by: By<'_>, expected: &Outcome) -> bool {
     let (world, before) = world_with_changes();
     fatal_git(&world, death);
     let ran = world.sandbox(&["run", &plan(&world, QUICK), "--land"]);
@@ -120,7 +153,7 @@ fn die_and_go_on(death: Death, by: By, expected: &str) -> bool {
 }
 
 /// A repository with a change of the user's own, and its picture.
-fn world_with_changes() -> (World, BTreeMap<String, String>) {
+pub(crate) fn world_with_changes() -> (World, BTreeMap<String, String>) {
     let world = World::new();
     world.write("src/b.txt", "my own change\n");
     let before = world.picture();
@@ -128,7 +161,7 @@ fn world_with_changes() -> (World, BTreeMap<String, String>) {
 }
 
 #[track_caller]
-fn go_on_from_death(world: &World, before: &BTreeMap<String, String>, death: &str, by: By, expected: &str) {
+fn go_on_from_death(world: &World, before: &BTreeMap<String, String>, death: &str, by: By<'_>, expected: &Outcome) {
     // The one call that changes the user's checkout is the landing.
     if !world.repo.join("docs/b").exists() {
         assert_eq!(world.picture(), *before, "{death}");
@@ -157,35 +190,38 @@ fn go_on_without_a_beginning(world: &World, death: &str) {
 
 /// Goes on with a run until it has landed.
 #[track_caller]
-fn go_on(world: &World, death: &str, by: By, expected: &str) {
-    let now = status(world);
-    // It may have died with everything done.
-    let landed = now["state"] == "landed" && world.git(&["rev-parse", "main^{tree}"]) == expected;
-    assert!(landed || now["state"] == "interrupted", "{death} {now:#}");
-    assert_none_left(&world.home().display().to_string());
+fn go_on(world: &World, death: &str, by: By<'_>, expected: &Outcome) {
+    assert_is_cut_short(world, death);
     match by {
         By::Verbs => go_on_by_verbs(world, death),
-        By::Resume => drop(world.sandbox(&["resume"]).expect(0)),
-        By::ResumeTwice => {
-            fatal_git(world, Death { call: "*update-ref*", nth: 1, git_goes_on: false });
-            let ran = world.sandbox(&["resume"]);
-            mend_git(world);
-            if died(world) {
-                assert_eq!(ran.code, None, "{death:?} {ran:?}");
-                until("git has ended", || world.state().join("control/done").exists().then_some(()));
-            } else {
-                ran.expect(0);
+        By::Resume(deaths) => {
+            for nth in deaths {
+                // One that has nothing left to do comes to its end before it can die.
+                if run_to_death(world, &["resume"], &format!("*:{nth}")) {
+                    assert_is_cut_short(world, death);
+                }
             }
-            world.sandbox(&["resume"]).expect(0);
+            drop(world.sandbox(&["resume"]).expect(0));
         }
     }
-    assert_eq!(world.git(&["rev-parse", "main^{tree}"]), expected, "{death:?}");
+    assert_eq!(Outcome::of(world), *expected, "{death:?}");
     assert_eq!(world.read("src/b.txt"), "my own change\n");
     assert_eq!(world.git(&["status", "--porcelain"]), " M src/b.txt", "{death:?}");
     assert_eq!(world.git(&["fsck", "--no-dangling", "--no-progress"]), "");
     world.sandbox(&["clean", "quick-1"]).expect(0);
     let listed = world.git(&["worktree", "list"]);
     assert_eq!(listed.lines().count(), 1, "{death:?} {listed}");
+}
+
+/// Nothing is left of a run that died, and whoever asks is told so; it may have died with everything done.
+#[track_caller]
+fn assert_is_cut_short(world: &World, death: &str) {
+    assert_none_left(&world.home().display().to_string());
+    let now = status(world);
+    assert!(["landed", "interrupted"].contains(&now["state"].as_str().unwrap()), "{death} {now:#}");
+    for row in now["agents"].as_array().unwrap() {
+        assert_ne!(row["state"], "running", "{death} {row:#}");
+    }
 }
 
 #[track_caller]
@@ -207,6 +243,7 @@ fn go_on_by_verbs(world: &World, death: &str) {
 }
 
 /// Runs `sandbox` so that it dies when it comes to a place for the n-th time. False: it ended before that.
+#[track_caller]
 fn run_to_death(world: &World, arguments: &[&str], place: &str) -> bool {
     let mut command = world.sandbox_command(arguments);
     let status = command.env("SANDBOX_DIE_AT", place).output().unwrap().status;
@@ -214,17 +251,46 @@ fn run_to_death(world: &World, arguments: &[&str], place: &str) -> bool {
     !status.success()
 }
 
-/// The places that a run comes to, in order.
-fn places() -> Vec<String> {
+/// The places that a run comes to, in order, each with the stage it is in.
+fn places() -> Vec<(String, String)> {
     let (world, _) = world_with_changes();
     let log = world.state().join("places");
     let file = plan(&world, QUICK);
     let mut command = world.sandbox_command(&["run", &file, "--land"]);
     assert!(command.env("SANDBOX_DIE_LOG", &log).output().unwrap().status.success());
-    fs::read_to_string(log).unwrap().lines().map(str::to_owned).collect()
+    let journal = fs::read_to_string(world.store().join("runs/quick-1/journal.jsonl")).unwrap();
+    let events = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut stages =
+        events.filter(|event| event["type"] == "stage.enter").map(|event| event["data"]["stage"].to_string());
+    let mut stage = String::new();
+    let mut found = Vec::new();
+    for place in fs::read_to_string(log).unwrap().lines() {
+        if place == "journal stage.enter after" {
+            stage = stages.next().unwrap();
+        }
+        found.push((stage.clone(), place.to_owned()));
+    }
+    found
 }
 
-fn die_at_and_go_on(place: &str, by: By, expected: &str) -> bool {
+/// Where a run is killed for the suite: after each kind of effect, in each stage, the first time; and for those that come
+/// again and again, the last time. What is dead before an effect is dead after the one before it.
+fn chosen(places: &[(String, String)]) -> Vec<String> {
+    let mut chosen = Vec::new();
+    for (at, (stage, place)) in places.iter().enumerate() {
+        let is_first = !places[..at].iter().any(|(other, same)| same == place && other == stage);
+        let is_last = !places[at + 1..].iter().any(|(_, same)| same == place);
+        let nth = places[..=at].iter().filter(|(_, same)| same == place).count();
+        // Written by the clock, so in no order with the rest.
+        let by_clock = place.contains("status.json") || place.contains("latest.json");
+        if place.ends_with(" after") && (is_first || is_last) && !(by_clock && nth > 1) {
+            chosen.push(format!("{place}:{nth}"));
+        }
+    }
+    chosen
+}
+
+fn die_at_and_go_on(place: &str, by: By<'_>, expected: &Outcome) -> bool {
     let (world, before) = world_with_changes();
     if !run_to_death(&world, &["run", &plan(&world, QUICK), "--land"], place) {
         return false;
@@ -233,35 +299,102 @@ fn die_at_and_go_on(place: &str, by: By, expected: &str) -> bool {
     true
 }
 
-/// Each kind of place, the first and the last time: what is written and what is not yet, each at both ends of a run.
-#[test]
-fn killed_between_any_two_steps_a_run_reaches_what_it_would_have_reached() {
-    let expected = undisturbed(QUICK);
-    let places = places();
-    let mut kinds: Vec<&String> = places.iter().collect();
-    kinds.sort();
-    kinds.dedup();
-    assert!(kinds.len() >= 7, "{kinds:?}");
-    for kind in kinds {
-        let times = places.iter().filter(|place| *place == kind).count();
-        for nth in [1, times / 2, times] {
-            let place = format!("{kind}:{}", nth.max(1));
-            let by = if nth == times { By::ResumeTwice } else { By::Resume };
-            // The very last of a run may be a little later or earlier in the next.
-            assert!(die_at_and_go_on(&place, by, &expected) || nth == times, "{place} never came");
-        }
+/// Every third of the chosen places, beginning with this one.
+fn killed_at_every_third(first: usize) {
+    let expected = undisturbed(QUICK, 0);
+    let chosen = chosen(&places());
+    assert!(chosen.len() >= 80, "{chosen:#?}");
+    for (at, place) in chosen.iter().enumerate().skip(first).step_by(3) {
+        // Going on dies, too: at none, one, or two of its places, here or there.
+        let deaths = [at * 7 % 90 + 1, at * 5 % 40 + 1];
+        let by = if at % 4 == 3 { By::Verbs } else { By::Resume(&deaths[..at % 4]) };
+        // The very last of a run may be a little later or earlier in the next.
+        assert!(die_at_and_go_on(place, by, &expected) || at + 4 > chosen.len(), "{place} never came");
     }
 }
 
-/// Every place of a run, one after the other. Takes minutes.
+#[test]
+fn killed_after_any_kind_of_effect_a_run_reaches_what_it_would_have_reached() {
+    killed_at_every_third(0);
+}
+
+#[test]
+fn killed_after_any_kind_of_effect_a_run_reaches_what_it_would_have_reached_second_third() {
+    killed_at_every_third(1);
+}
+
+#[test]
+fn killed_after_any_kind_of_effect_a_run_reaches_what_it_would_have_reached_last_third() {
+    killed_at_every_third(2);
+}
+
+/// One is out of its contract, two conflict, one is on its own: nothing lands, and each has its card or its merge.
+const CARDS: &str = r#"
+[run]
+name = "quick"
+jobs = 1
+[verify]
+command = ["true"]
+[agents.strays]
+owns = ["docs/stray"]
+run = ["sh", "-ec", "echo stray > README.md"]
+[agents.left]
+owns = ["docs/left"]
+shares = ["src/a.txt"]
+run = ["sh", "-ec", "sed -i 's/a line 10/left/' src/a.txt"]
+[agents.right]
+owns = ["docs/right"]
+shares = ["src/a.txt"]
+run = ["sh", "-ec", "sed -i 's/a line 10/right/' src/a.txt"]
+[agents.free]
+owns = ["docs/free"]
+run = ["sh", "-ec", "echo free > docs/free"]
+"#;
+
+#[test]
+fn killed_over_its_cards_a_run_opens_each_once() {
+    let text = CARDS;
+    let expected = undisturbed(text, 5);
+    assert_eq!(expected.cards.len(), 2, "{expected:?}");
+    for (at, place) in [
+        "journal card.opened before:1",
+        "journal card.opened after:1",
+        "journal card.opened after:2",
+        "file cards/json after:1",
+        "git merge-tree after:2",
+        "journal merge.previewed after:3",
+        "journal candidate.advanced after:1",
+        "journal gate.decided before:1",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let world = World::new();
+        let before = world.picture();
+        assert!(run_to_death(&world, &["run", &plan(&world, text), "--land"], place), "{place} never came");
+        assert_is_cut_short(&world, place);
+        if at % 2 == 1 {
+            let mut command = world.sandbox_command(&["resume"]);
+            let died = command.env("SANDBOX_DIE_AT", format!("*:{}", at * 6)).output().unwrap().status;
+            assert!(died.signal() == Some(9) || died.code() == Some(5), "{place}: {died}");
+        }
+        world.sandbox(&["resume"]).expect(5);
+        assert_eq!(Outcome::of(&world), expected, "{place}");
+        assert_eq!(world.picture(), before, "{place}");
+    }
+}
+
+/// Every place of a run, one after the other, and as many deaths again of what goes on with it. Takes minutes.
 #[test]
 #[ignore = "takes minutes"]
 fn killed_at_any_place_a_run_reaches_what_it_would_have_reached() {
-    let expected = undisturbed(QUICK);
+    let expected = undisturbed(QUICK, 0);
     let from = std::env::var("FROM").map_or(1, |text| text.parse().unwrap());
     let mut failed = Vec::new();
     for nth in from.. {
-        match std::panic::catch_unwind(|| die_at_and_go_on(&format!("*:{nth}"), By::Resume, &expected)) {
+        let deaths = [nth * 7 % 150 + 1];
+        let by = By::Resume(&deaths[..nth % 2]);
+        match std::panic::catch_unwind(|| die_at_and_go_on(&format!("*:{nth}"), by, &expected)) {
             Ok(true) => {}
             Ok(false) => break,
             Err(_) => failed.push(nth),
@@ -274,10 +407,10 @@ fn killed_at_any_place_a_run_reaches_what_it_would_have_reached() {
 #[test]
 #[ignore = "takes minutes"]
 fn killed_at_any_git_call_a_run_reaches_what_it_would_have_reached() {
-    let expected = undisturbed(QUICK);
+    let expected = undisturbed(QUICK, 0);
     let from = std::env::var("FROM").map_or(1, |text| text.parse().unwrap());
     for (git_goes_on, by) in
-        [(false, By::Resume), (true, By::Resume), (false, By::Verbs), (true, By::Verbs), (false, By::ResumeTwice)]
+        [(false, RESUME), (true, RESUME), (false, By::Verbs), (true, By::Verbs), (false, By::Resume(&[30]))]
     {
         let mut failed = Vec::new();
         for nth in from.. {
@@ -294,7 +427,7 @@ fn killed_at_any_git_call_a_run_reaches_what_it_would_have_reached() {
 /// The instants that differ: what is half done, and what is done and not yet told.
 #[test]
 fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
-    let expected = undisturbed(QUICK);
+    let expected = undisturbed(QUICK, 0);
     let cases = [
         // Its folder is there, and not its first event.
         ("*update-ref*base*", 1, false),
@@ -316,7 +449,7 @@ fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
     ];
     for (at, (call, nth, git_goes_on)) in cases.into_iter().enumerate() {
         let death = Death { call, nth, git_goes_on };
-        for by in [By::Resume, if at % 2 == 0 { By::Verbs } else { By::ResumeTwice }] {
+        for by in [RESUME, if at % 2 == 0 { By::Verbs } else { By::Resume(&[25, 10]) }] {
             assert!(die_and_go_on(death, by, &expected), "{death:?} never came");
         }
     }
@@ -324,7 +457,7 @@ fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
 
 #[test]
 fn killed_while_it_integrates_a_run_lands_all_of_it_or_nothing() {
-    let expected = undisturbed(QUICK);
+    let expected = undisturbed(QUICK, 0);
     for (call, nth) in [("*merge-tree*", 2), ("*update-ref*candidate*", 1), ("*update-ref*candidate*", 2)] {
         let death = Death { call, nth, git_goes_on: false };
         let world = World::new();
@@ -333,7 +466,7 @@ fn killed_while_it_integrates_a_run_lands_all_of_it_or_nothing() {
         assert_eq!(ran.code, None, "{death:?} {ran:?}");
         mend_git(&world);
         world.sandbox(&["land"]).expect(0);
-        assert_eq!(world.git(&["rev-parse", "main^{tree}"]), expected, "{death:?}");
+        assert_eq!(Outcome::of(&world), expected, "{death:?}");
         let kept = world.git(&["rev-parse", "sandbox/quick-1/integration"]);
         assert_eq!(kept, world.git(&["rev-parse", "main"]), "{death:?}");
     }

@@ -27,6 +27,27 @@ async fn a_symlink_at_a_mount_point_is_refused() {
 }
 
 #[tokio::test]
+async fn a_symlink_on_the_way_to_a_source_is_refused() {
+    let bench = Bench::new().await;
+    let way = bench.root.join("way");
+    std::fs::create_dir(&way).unwrap();
+    std::fs::create_dir(way.join("inner")).unwrap();
+    let policy = bench.policy().expose(Expose::read_only(way.join("inner")).at("/run/shown"));
+    assert!(bench.sh(&policy, "ls /run/shown").await.ok());
+    // Who may write in a folder of the way puts a link there between the check and the mount.
+    for (link, to) in [("way", "user"), ("way/inner", "../user")] {
+        let at = bench.root.join(link);
+        std::fs::rename(&at, bench.root.join("aside")).unwrap();
+        std::fs::create_dir_all(bench.root.join("user/inner")).unwrap();
+        symlink(to, &at).unwrap();
+        let error = soon(Sandbox::start(&bench.plan(&policy), &bench.launcher)).await.unwrap_err();
+        assert!(matches!(&error, StartError::Symlink { path, .. } if *path == at), "{link}: {error:?}");
+        std::fs::remove_file(&at).unwrap();
+        std::fs::rename(bench.root.join("aside"), &at).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_missing_source_is_named() {
     let bench = Bench::new().await;
     let missing = bench.root.join("none");

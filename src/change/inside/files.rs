@@ -18,8 +18,8 @@ use crate::model::{CommitId, RepoPath, TreeId};
 /// The largest index of an agent that is read, in bytes.
 const INDEX_MAX: u64 = 1 << 30;
 
-/// How many ignored paths are reported.
-const IGNORED_MAX: usize = 100_000;
+/// The most ignored paths that are reported.
+pub const IGNORED_MAX: usize = 100_000;
 
 /// How many things that could not be captured are named.
 const REFUSED_MAX: usize = 200;

@@ -62,7 +62,20 @@ impl Landing {
 
     fn land(&self) -> FastForward {
         let main = RefName::branch("main").unwrap();
-        self.checkout.fast_forward(&main, &self.old, &self.new, MINUTE).unwrap()
+        self.checkout.fast_forward(self.forward(&main)).unwrap()
+    }
+
+    fn forward<'a>(&'a self, target: &'a RefName) -> Forward<'a> {
+        Forward { target, old: &self.old, new: &self.new, timeout: MINUTE, held: None }
+    }
+
+    fn put_back(&self) -> Vec<RepoPath> {
+        self.checkout.put_back(&self.old, &self.incoming, &Before::default()).unwrap()
+    }
+
+    /// As after a git that was killed, which we know to be dead.
+    fn clear_lock(&self) -> bool {
+        self.checkout.clear_left_lock(&self.checkout.load_standing(&self.incoming).unwrap()).unwrap()
     }
 
     fn landed(&self) -> bool {
@@ -323,7 +336,7 @@ fn a_target_that_has_moved_is_refused() {
         landing.fixture.run("checkout", ["-q", "main"]);
         landing.fixture.write(".git/index.lock", "");
         assert!(matches!(landing.land(), FastForward::Refused { .. }));
-        landing.checkout.clear_index_lock().unwrap();
+        assert!(landing.clear_lock());
         assert_eq!(landing.land(), FastForward::Applied);
     });
 }
@@ -357,19 +370,19 @@ fn half_a_landing_is_taken_back_or_left_alone() {
         landing.fixture.write("file to dir/x", "x\n");
         let half = landing.fixture.files();
         landing.fixture.write("d/deep", "somebody else's\n");
-        let foreign = landing.checkout.put_back(&landing.old, &landing.incoming).unwrap();
+        let foreign = landing.put_back();
         assert_eq!(foreign, [RepoPath::from("d/deep")]);
         assert_eq!(fs::read(root.join("changed")).unwrap(), b"2\n", "nothing was touched");
         landing.fixture.write("d/deep", "1\n");
         assert_eq!(half, landing.fixture.files());
-        assert_eq!(landing.checkout.put_back(&landing.old, &landing.incoming).unwrap(), []);
+        assert_eq!(landing.put_back(), []);
         assert_eq!(before, landing.fixture.files());
         assert!(landing.checkout.index_is_at(&landing.old).unwrap());
         assert_eq!(landing.land(), FastForward::Applied);
         assert!(landing.landed());
         // And when all but the ref was done.
         landing.fixture.run("update-ref", ["refs/heads/main", landing.old.as_str()]);
-        assert_eq!(landing.checkout.put_back(&landing.old, &landing.incoming).unwrap(), []);
+        assert_eq!(landing.put_back(), []);
         assert_eq!(before, landing.fixture.files());
         assert!(landing.checkout.index_is_at(&landing.old).unwrap());
     });
@@ -468,7 +481,7 @@ fn killed_in_the_middle() {
         landing.fixture.write("own", "mine\n");
         let before = landing.fixture.files();
         let main = RefName::branch("main").unwrap();
-        let result = landing.checkout.fast_forward(&main, &landing.old, &landing.new, MINUTE);
+        let result = landing.checkout.fast_forward(landing.forward(&main));
         let Err(Error::Failed { status, .. }) = result else { panic!("{result:?}") };
         assert_eq!(status.signal(), Some(9));
 
@@ -478,12 +491,12 @@ fn killed_in_the_middle() {
         assert!(!landing.landed());
         let read = landing.checkout.load_read_back(&main).unwrap();
         assert_eq!(read.tip.as_ref(), Some(landing.old.object()));
-        landing.checkout.clear_index_lock().unwrap();
+        assert!(landing.clear_lock() && !lock.exists());
         let standing = landing.checkout.load_standing(&landing.incoming).unwrap();
         for (path, expected) in [("a", Standing::AtNew), ("m", Standing::Absent), ("gone", Standing::AtNew)] {
             assert!(standing.contains(&(RepoPath::from(path), expected)), "{standing:?}");
         }
-        assert_eq!(landing.checkout.put_back(&landing.old, &landing.incoming).unwrap(), []);
+        assert_eq!(landing.put_back(), []);
         assert_eq!(before, landing.fixture.files());
         assert!(landing.checkout.index_is_at(&landing.old).unwrap());
         landing.fixture.run("config", ["filter.slow.smudge", "cat"]);
@@ -526,5 +539,113 @@ fn a_linked_worktree_is_landed_in_like_the_main_one() {
         assert_eq!(landing.land(), FastForward::Applied);
         assert!(landing.landed());
         assert_eq!(main, landing.fixture.files());
+    });
+}
+
+#[test]
+fn the_lock_of_somebody_at_work_stays() {
+    each_git(|git| {
+        let landing = Landing::every_kind(Fixture::new(git));
+        let lock = landing.fixture.root().join(".git/index.lock");
+        assert!(landing.clear_lock(), "there is none");
+        // Empty, and open: somebody is writing files.
+        let open = fs::File::create(&lock).unwrap();
+        assert!(!landing.clear_lock());
+        drop(open);
+        assert!(landing.clear_lock() && !lock.exists());
+        // Full: somebody is at an editor, or was, and nothing of what comes in is newer.
+        landing.fixture.write(".git/index.lock", "an index\n");
+        assert!(!landing.clear_lock());
+        // Made before a file that is as it is to be: by what made that.
+        landing.fixture.write("changed", "2\n");
+        let written = |after: bool| {
+            let (now, hour) = (std::time::SystemTime::now(), Duration::from_hours(1));
+            let file = fs::File::options().write(true).open(landing.fixture.root().join("changed")).unwrap();
+            file.set_modified(if after { now + hour } else { now - hour }).unwrap();
+        };
+        written(false);
+        assert!(!landing.clear_lock(), "made after it");
+        written(true);
+        assert!(landing.clear_lock() && !lock.exists());
+    });
+}
+
+#[test]
+fn half_a_file_is_gits_and_anything_else_the_users() {
+    each_git(|git| {
+        let long = "a line of text\n".repeat(20_000);
+        let other = long.replace("text", "more");
+        let landing = Landing::with(Fixture::new(git), &[file("f", &long)], &[file("f", &other), file("new", &other)]);
+        let is = |path: &str, standing| {
+            let all = landing.checkout.load_standing(&landing.incoming).unwrap();
+            assert!(all.contains(&(RepoPath::from(path), standing)), "{path}: {all:?}");
+        };
+        let before = landing.fixture.files();
+        for half in ["", &other[..10], &other[..200_000], &long[..100_000]] {
+            landing.fixture.write("f", half);
+            is("f", Standing::Torn);
+        }
+        landing.fixture.write("new", &other[..7]);
+        is("new", Standing::Torn);
+        assert_eq!(landing.put_back(), []);
+        assert_eq!(landing.fixture.files(), before);
+        for foreign in ["x".to_owned(), format!("{other}x"), format!("{}x", &other[..50_000])] {
+            landing.fixture.write("f", &foreign);
+            is("f", Standing::Neither);
+            assert_eq!(landing.put_back(), [RepoPath::from("f")]);
+        }
+    });
+}
+
+#[test]
+fn what_the_user_had_as_it_is_to_be_is_not_taken_back() {
+    each_git(|git| {
+        let landing = Landing::every_kind(Fixture::new(git));
+        landing.fixture.write("added", "a\n");
+        landing.fixture.run("add", ["added"]);
+        fs::remove_file(landing.fixture.root().join("removed")).unwrap();
+        let state = || (landing.fixture.files(), landing.fixture.run("status", ["--porcelain"]));
+        let before = state();
+        let rescue = landing.checkout.capture_rescue(&landing.old, &somebody(), "m").unwrap();
+        // All but the ref.
+        assert_eq!(landing.land(), FastForward::Applied);
+        landing.fixture.run("update-ref", ["refs/heads/main", landing.old.as_str()]);
+        let kept = landing.checkout.load_before(&landing.old, &landing.incoming, &rescue.commit).unwrap();
+        assert_eq!(landing.checkout.put_back(&landing.old, &landing.incoming, &kept).unwrap(), []);
+        assert_eq!(state(), before);
+    });
+}
+
+/// Where a submodule stands when the commit of it that is recorded moves, or is to go: git leaves its folder alone.
+#[test]
+fn a_submodule_that_moves() {
+    each_git(|git| {
+        for goes in [false, true] {
+            let fixture = Fixture::new(git);
+            let one = fixture.commit(&[], &[file("f", "1\n")]);
+            let two = fixture.commit(&[&one], &[file("f", "2\n")]);
+            let part = |commit: &CommitId| File("part", "160000", commit.as_str().into());
+            let new = if goes { vec![file("kept", "k\n")] } else { vec![file("kept", "k\n"), part(&two)] };
+            let landing = Landing::with(fixture, &[file("kept", "k\n"), part(&one)], &new);
+            let place = landing.fixture.root().join("part");
+            let within = |arguments: &[&str]| {
+                let run = Command::new(&landing.fixture.git, Access::Write, "checkout").args(arguments).folder(&place);
+                drop(run.success().unwrap());
+            };
+            drop(fs::remove_dir(&place));
+            landing.fixture.run("clone", ["-q", ".", "part"]);
+            within(&["-q", "--detach", two.as_str()]);
+            assert_eq!(landing.obstacles(), [(ObstacleKind::Modified, "part".to_owned())], "its own commit is another");
+            within(&["-q", "--detach", one.as_str()]);
+            fs::write(place.join("f"), "edited\n").unwrap();
+            fs::write(place.join("untracked"), "u\n").unwrap();
+            let inside = Fixture::snapshot(&place);
+            assert_eq!(landing.obstacles(), []);
+            assert_eq!(landing.land(), FastForward::Applied);
+            let read = landing.checkout.load_read_back(&RefName::branch("main").unwrap()).unwrap();
+            assert!(read.confirms(&landing.old, &landing.new));
+            assert!(landing.checkout.index_holds(&landing.incoming).unwrap());
+            assert_eq!(Fixture::snapshot(&place), inside);
+        }
     });
 }

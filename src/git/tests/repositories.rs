@@ -225,7 +225,7 @@ fn what_is_under_way() {
             let operations = load_operations(&git_dir).unwrap();
             operations
                 .into_iter()
-                .map(|found| (found.kind, found.branch.map(|branch| branch.short().to_owned())))
+                .map(|found| (found.kind, found.branches.first().map(|branch| branch.short().to_owned())))
                 .collect()
         };
         let main = || Some("main".to_owned());

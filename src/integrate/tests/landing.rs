@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use super::world::{World, main_branch, put, remove, run_git, task};
-use crate::git::{Access, Checkout, Command};
+use crate::git::{Access, Checkout, Command, Forward};
 use crate::integrate::{Integrated, Landed, Settled, settle};
 use crate::model::event::{Effect, EffectKind, EventKind, Subject};
 use crate::model::gate::{BlockKind, GateBlock};
@@ -344,8 +344,9 @@ fn a_landing_that_was_cut_short_is_settled_from_what_is_there() {
     // After all was done.
     let open = claim(&world, &made, true);
     let checkout = Checkout::open(&world.git, &world.root()).unwrap();
-    let target = &open.reference;
-    let forwarded = checkout.fast_forward(target, &open.before, &open.after, Duration::from_mins(1)).unwrap();
+    let (target, timeout) = (&open.reference, Duration::from_mins(1));
+    let forward = Forward { target, old: &open.before, new: &open.after, timeout, held: None };
+    let forwarded = checkout.fast_forward(forward).unwrap();
     assert_eq!(forwarded, crate::git::FastForward::Applied);
     assert_eq!(settled(&world, &open), Settled::Confirmed);
     assert_eq!(world.state().landed, Some(made.candidate.clone()));
@@ -379,10 +380,11 @@ fn half_a_landing_mixed_with_the_users_work_is_named_and_left() {
     assert_eq!(world.state().open_claims.len(), 1, "still open");
 
     let lock = world.repository.common_dir().join("index.lock");
-    fs::write(&lock, "").unwrap();
+    let at_work = fs::File::create(&lock).unwrap();
     let blocks = refused(world.land(&made));
     assert!(blocks[0].message.contains("a lock on the index"), "{blocks:?}");
     assert!(lock.exists(), "nobody's lock is removed");
+    drop(at_work);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -487,8 +488,21 @@ impl World {
             .collect();
         seen.insert("refs".to_owned(), refs.join("\n").into_bytes());
         let git_dir = run_git(&self.git, root, "rev-parse", &["--absolute-git-dir"]);
-        for name in ["index", "HEAD", "MERGE_HEAD", "logs/HEAD"] {
+        for name in [
+            "index",
+            "HEAD",
+            "ORIG_HEAD",
+            "MERGE_HEAD",
+            "CHERRY_PICK_HEAD",
+            "REVERT_HEAD",
+            "logs/HEAD",
+            "config.worktree",
+        ] {
             seen.insert(format!("git {name}"), fs::read(Path::new(&git_dir).join(name)).unwrap_or_default());
+        }
+        for name in ["config", "logs/refs/stash", "info/exclude", "info/sparse-checkout"] {
+            let place = self.repository.common_dir().join(name);
+            seen.insert(format!("common {name}"), fs::read(place).unwrap_or_default());
         }
         seen
     }
@@ -497,14 +511,18 @@ impl World {
 fn walk(root: &Path, folder: &Path, seen: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let key = format!("file {}", path.strip_prefix(root).unwrap().display());
-        if path.is_dir() && !path.is_symlink() {
-            if path.file_name().unwrap() != ".git" {
+        let metadata = path.symlink_metadata().unwrap();
+        let key = format!("file {} {:o}", path.strip_prefix(root).unwrap().display(), metadata.permissions().mode());
+        if metadata.is_dir() {
+            // What lies in repositories within is the user's, too.
+            if folder != root || path.file_name().unwrap() != ".git" {
                 seen.insert(key, Vec::new());
                 walk(root, &path, seen);
             }
+        } else if metadata.is_symlink() {
+            seen.insert(key, fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes());
         } else {
-            seen.insert(key, fs::read(&path).unwrap());
+            seen.insert(key, if metadata.is_file() { fs::read(&path).unwrap() } else { Vec::new() });
         }
     }
 }

@@ -15,6 +15,7 @@
 //! noticed.
 
 mod durability;
+mod salvage;
 mod scan;
 mod tail;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod tests;
 mod writer;
 
 pub use durability::{Durability, durability};
+pub use salvage::{Salvage, salvage};
 pub use scan::{Position, Torn};
 pub use tail::{JournalTail, JournalWatch, Reading, read};
 pub use writer::{Clock, JournalWriter, Opened, Repair, system_clock};

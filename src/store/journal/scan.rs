@@ -46,7 +46,18 @@ struct Version {
 
 /// Reads the piece of the journal at `path` that begins at `from`.
 pub(super) fn scan(path: &Path, run: &RunId, from: Position, bytes: &[u8]) -> Result<Scan, Error> {
+    let (found, damage) = scan_to_damage(path, run, from, bytes);
+    damage.map_or(Ok(found), Err)
+}
+
+/// The same as far as it can be read, and what keeps the rest from it.
+pub(super) fn scan_to_damage(path: &Path, run: &RunId, from: Position, bytes: &[u8]) -> (Scan, Option<Error>) {
     let mut found = Scan { events: Vec::new(), end: from, torn: None };
+    let damage = scan_into(&mut found, path, run, bytes).err();
+    (found, damage)
+}
+
+fn scan_into(found: &mut Scan, path: &Path, run: &RunId, bytes: &[u8]) -> Result<(), Error> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let end = found.end;
@@ -68,7 +79,7 @@ pub(super) fn scan(path: &Path, run: &RunId, from: Position, bytes: &[u8]) -> Re
         }
         rest = after;
     }
-    Ok(found)
+    Ok(())
 }
 
 fn parse(path: &Path, run: &RunId, at: Position, line: &[u8]) -> Result<Event, Error> {

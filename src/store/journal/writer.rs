@@ -117,11 +117,11 @@ impl JournalWriter {
         };
         let mut line = serde_json::to_vec(&event).map_err(|source| Error::Encode { path: path.clone(), source })?;
         line.push(b'\n');
-        failpoint::here("journal before");
-        self.write(&line).inspect_err(|_| self.failed = true)?;
-        failpoint::here("journal written");
+        self.write(&line, event.kind.name()).inspect_err(|_| self.failed = true)?;
+        failpoint::after("journal", event.kind.name());
         if durability(&event.kind) == Durability::Effect {
-            let synced = self.file.sync_data().map_err(Error::io("sync", &path));
+            let synced = failpoint::before("sync of journal", event.kind.name()).and_then(|()| self.file.sync_data());
+            let synced = synced.map_err(Error::io("sync", &path));
             // After a failed sync nobody knows what is on disk.
             synced.inspect_err(|_| self.failed = true)?;
         }
@@ -139,9 +139,9 @@ impl JournalWriter {
         self.file = file;
     }
 
-    fn write(&mut self, line: &[u8]) -> Result<(), Error> {
+    fn write(&mut self, line: &[u8], which: &str) -> Result<(), Error> {
         let path = self.run.journal();
-        self.file.write_all(line).map_err(|error| {
+        failpoint::before("journal", which).and_then(|()| self.file.write_all(line)).map_err(|error| {
             // Half a line is what the next opening would move aside; if it can be taken back at once, the better.
             drop(self.file.set_len(self.end.offset));
             Error::io("append to", &path)(error)
@@ -153,7 +153,7 @@ impl JournalWriter {
         if let Some(event) = torn.event {
             // First, so that a failure to add the end does not take the event back.
             self.end = Position { offset: torn.offset + torn.bytes.len() as u64, events: event.seq };
-            self.write(b"\n")?;
+            self.write(b"\n", "end of line")?;
             self.end.offset += 1;
             let seq = event.seq;
             events.push(*event);
