@@ -31,6 +31,8 @@ pub fn conflict(conflict: &git::Conflict, sides: Sides, waiting: &AgentName, oth
         request: None,
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 
@@ -44,6 +46,10 @@ fn options(card: &CardId, waiting: &AgentName, others: &[AgentName], sides: &Sid
         option("merge it by hand, in a folder of its own", format!("sandbox board resolve {card} --edit")),
         option(format!("take what `{waiting}` has there"), format!("sandbox board resolve {card} --take theirs")),
         option("take what is there already", format!("sandbox board resolve {card} --take ours")),
+        option(
+            "have a command of yours propose a merge, in a box; nothing counts before you took it",
+            format!("sandbox board resolve {card} --with -- your-command"),
+        ),
         begin_anew(waiting),
         leave_out(card, waiting),
         look_at(waiting),
@@ -98,7 +104,7 @@ mod tests {
         assert_eq!(card.messages[0].text, "Merge conflict in a");
         let commands: Vec<&str> = card.options.iter().map(|option| option.command.as_str()).collect();
         assert_eq!(
-            commands[3..7],
+            commands[4..8],
             [
                 "sandbox retry parser --fresh",
                 &format!("sandbox board dismiss {}", card.id),

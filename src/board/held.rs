@@ -59,6 +59,8 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
         request: None,
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

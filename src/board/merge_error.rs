@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::identity::card_id;
-use super::wording::{begin_anew, look_at, option};
+use super::wording::{begin_anew, leave_out, look_at, option};
 use crate::model::card::{Card, CardKind, CardState, Sides};
 use crate::model::{AgentName, CommitId};
 
@@ -12,8 +12,8 @@ use crate::model::{AgentName, CommitId};
 pub fn merge_error(agent: &AgentName, snapshot: Option<&CommitId>, sides: Option<Sides>, cause: &str) -> Card {
     let agents = vec![agent.clone()];
     let fingerprint = hex::encode(Sha256::digest(snapshot.map_or("none", CommitId::as_str)));
+    let id = card_id(CardKind::MergeError, &agents, &fingerprint);
     Card {
-        id: card_id(CardKind::MergeError, &agents, &fingerprint),
         kind: CardKind::MergeError,
         state: CardState::NeedsHuman,
         agents,
@@ -27,10 +27,14 @@ pub fn merge_error(agent: &AgentName, snapshot: Option<&CommitId>, sides: Option
             option("once the cause is gone: merge again", "sandbox merge"),
             look_at(agent),
             begin_anew(agent),
+            leave_out(&id, agent),
         ],
+        id,
         request: None,
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

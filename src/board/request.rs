@@ -58,6 +58,8 @@ pub fn scope_request(agent: &AgentName, request: ScopeRequest, objections: &[Str
         request: Some(request),
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

@@ -39,6 +39,8 @@ pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> 
         request: None,
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

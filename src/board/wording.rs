@@ -27,7 +27,10 @@ pub fn in_run(mut card: Card, run: &RunId) -> Card {
         if option.command == "sandbox merge" {
             option.command = format!("sandbox merge {run}");
         } else if option.command.starts_with("sandbox ") {
-            option.command = format!("{} --run {run}", option.command);
+            // What stands behind `--` is another program's.
+            let (own, given) = option.command.split_once(" -- ").unwrap_or((&option.command, ""));
+            let given = if given.is_empty() { String::new() } else { format!(" -- {given}") };
+            option.command = format!("{own} --run {run}{given}");
         }
     }
     card

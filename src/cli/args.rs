@@ -473,8 +473,10 @@ Examples:
   sandbox board resolve c1a2 --take theirs
   sandbox board resolve c1a2 --edit          merge it by hand in a folder of its own
   sandbox board resolve c1a2 --done          take what was merged there
-  sandbox board resolve c1a2 --from my-merge")]
-    Resolve(ResolveArgs),
+  sandbox board resolve c1a2 --from my-merge
+  sandbox board resolve c1a2 --with -- ./merge-lock-files
+  sandbox board resolve c1a2 --accept        take what the command proposed")]
+    Resolve(Box<ResolveArgs>),
     /// Let an agent's work be merged although it lies outside its contract, or grant what it asks for
     #[command(after_help = "\
 Examples:
@@ -499,7 +501,8 @@ pub struct DecideArgs {
 
 /// `board resolve`
 #[derive(Debug, Clone, Args)]
-#[command(group(ArgGroup::new("how").required(true).args(["take", "from", "edit", "done", "discard"])))]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+#[command(group(ArgGroup::new("how").required(true).args(["take", "from", "edit", "done", "with", "accept", "discard"])))]
 pub struct ResolveArgs {
     /// The card
     pub card: String,
@@ -515,12 +518,36 @@ pub struct ResolveArgs {
     /// Take what was merged in that folder, and remove it
     #[arg(long)]
     pub done: bool,
-    /// Remove that folder with what was done in it
+    /// Have a command, given last, propose a resolution: in a box, over the conflicting merge
+    #[arg(long, requires = "command")]
+    pub with: bool,
+    /// Take what the command proposed
+    #[arg(long)]
+    pub accept: bool,
+    /// Turn down what was proposed; else remove the folder of --edit with what was done in it
     #[arg(long)]
     pub discard: bool,
     /// Why; kept with the decision
     #[arg(long, value_name = "TEXT")]
     pub why: Option<String>,
+    /// How long the command may take, such as `5m` [default: as the plan says for agents]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "with")]
+    pub time: Option<SignedDuration>,
+    /// The command's network: `none` or `host`
+    #[arg(long, value_name = "NETWORK", value_parser = network, default_value = "none", requires = "with")]
+    pub network: Network,
+    /// A host the command may reach, through a proxy; may be given several times
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "network", requires = "with")]
+    pub allow_host: Vec<String>,
+    /// A variable to pass in to the command, by name; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = variable, requires = "with")]
+    pub env: Vec<String>,
+    /// What boxes may do without.
+    #[command(flatten)]
+    pub degraded: Degraded,
+    /// The command and its arguments, with --with
+    #[arg(last = true, value_name = "COMMAND", requires = "with")]
+    pub command: Vec<String>,
 }
 
 /// A side of a conflict.

@@ -1,35 +1,24 @@
 //! `board`: what waits for a decision, and deciding it.
 
-use std::path::PathBuf;
-
-use serde::Serialize;
-
-use super::args::{BoardArgs, BoardVerb, DecideArgs, ResolveArgs, SideArg};
+use super::args::{BoardArgs, BoardVerb, DecideArgs};
 use super::error::{Error, ErrorKind};
 use super::exit::Exit;
 use super::printer::Printer;
+use super::resolve;
 use super::select;
 use super::settings::Settings;
 use super::view::View;
 use crate::model::card::Card;
 use crate::model::{CardId, RunId};
 use crate::report::Envelope;
-use crate::report::board::{BoardData, DecidedData, render_card};
+use crate::report::board::{BoardData, DecidedData};
+use crate::report::card::ShownCard;
 use crate::run::Site;
-use crate::run::decide::{Desk, Take};
+use crate::run::decide::Desk;
+use crate::run::insight::insight;
 
 /// The longest reason, in bytes.
 const WHY_MAX: usize = 1000;
-
-/// Data of `board resolve --edit` and `--discard`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FolderData {
-    card: CardId,
-    folder: PathBuf,
-    /// Whether it is there now.
-    exists: bool,
-}
 
 pub(super) fn board(args: &BoardArgs, settings: &Settings, printer: &mut Printer) -> Result<Exit, Error> {
     let asked = args.run.as_deref();
@@ -41,10 +30,12 @@ pub(super) fn board(args: &BoardArgs, settings: &Settings, printer: &mut Printer
             printer.json(&Envelope::answer("board list", Some(seen.run.id().clone()), data, printer.warnings()));
         }
         Some(BoardVerb::Show(args)) => {
-            let seen = View::open(settings, printer)?.run(asked)?;
+            let view = View::open(settings, printer)?;
+            let seen = view.run(asked)?;
             let card = select::card(&args.card, &seen.state)?;
-            printer.answer(&render_card(card, settings.look));
-            printer.json(&Envelope::answer("board show", Some(seen.run.id().clone()), card, printer.warnings()));
+            let shown = ShownCard::new(card.clone(), insight(&view.repository, card));
+            printer.answer(&shown.render(settings.look));
+            printer.json(&Envelope::answer("board show", Some(seen.run.id().clone()), shown, printer.warnings()));
         }
         Some(BoardVerb::Approve(args)) => {
             let (desk, run, card) = sit_down(asked, &args.card, settings)?;
@@ -56,50 +47,12 @@ pub(super) fn board(args: &BoardArgs, settings: &Settings, printer: &mut Printer
             let decided = desk.dismiss(&card, why(args)?).map_err(|error| Error::from(error).in_run(&run))?;
             tell("board dismiss", run, decided, &desk, printer);
         }
-        Some(BoardVerb::Resolve(args)) => resolve(args, asked, settings, printer)?,
+        Some(BoardVerb::Resolve(args)) => resolve::resolve(args, asked, settings, printer)?,
     }
     Ok(Exit::Complete)
 }
 
-fn resolve(args: &ResolveArgs, asked: Option<&str>, settings: &Settings, printer: &mut Printer) -> Result<(), Error> {
-    let why = checked(args.why.as_ref())?;
-    if args.from.as_deref() == Some("") {
-        return Err(Error::new(ErrorKind::Usage, "`--from` names neither a folder nor a commit"));
-    }
-    let (desk, run, card) = sit_down(asked, &args.card, settings)?;
-    let in_run = |error: crate::run::Error| Error::from(error).in_run(&run);
-    if args.edit {
-        let (folder, is_new) = desk.edit(&card).map_err(in_run)?;
-        let begun = if is_new { "the merge is under way in" } else { "it is being merged already in" };
-        printer.answer(&format!(
-            "{begun} {}\nwhen it is done: sandbox board resolve {card} --done --run {run}\n",
-            folder.display()
-        ));
-        let data = FolderData { card, folder, exists: true };
-        printer.json(&Envelope::answer("board resolve", Some(run), data, printer.warnings()));
-        return Ok(());
-    }
-    if args.discard {
-        let folder = desk.discard(&card).map_err(in_run)?;
-        printer.answer(&format!("removed {}; card {card} waits as before\n", folder.display()));
-        let data = FolderData { card, folder, exists: false };
-        printer.json(&Envelope::answer("board resolve", Some(run), data, printer.warnings()));
-        return Ok(());
-    }
-    let decided = match (args.take, &args.from) {
-        (Some(SideArg::Ours), _) => desk.take(&card, Take::Ours, why),
-        (Some(SideArg::Theirs), _) => desk.take(&card, Take::Theirs, why),
-        (None, Some(from)) if settings.dir.join(from).is_dir() => {
-            desk.take_from_folder(&card, &settings.dir.join(from), why)
-        }
-        (None, Some(from)) => desk.take_from_commit(&card, from, why),
-        (None, None) => desk.done(&card, why),
-    };
-    tell("board resolve", run.clone(), decided.map_err(in_run)?, &desk, printer);
-    Ok(())
-}
-
-fn sit_down(asked: Option<&str>, card: &str, settings: &Settings) -> Result<(Desk, RunId, CardId), Error> {
+pub(super) fn sit_down(asked: Option<&str>, card: &str, settings: &Settings) -> Result<(Desk, RunId, CardId), Error> {
     let site = Site::open(&settings.dir)?;
     let run = select::find(&site.state, asked)?;
     let card = select::card(card, &select::load(&run)?)?.id.clone();
@@ -113,7 +66,7 @@ fn why(args: &DecideArgs) -> Result<Option<String>, Error> {
 }
 
 /// A reason stands in one line of the journal, the board and the merge.
-fn checked(why: Option<&String>) -> Result<Option<String>, Error> {
+pub(super) fn checked(why: Option<&String>) -> Result<Option<String>, Error> {
     match why {
         Some(why) if why.len() > WHY_MAX || why.chars().any(char::is_control) => {
             Err(Error::new(ErrorKind::Usage, format!("`--why` is one line of at most {WHY_MAX} bytes")))
@@ -122,7 +75,7 @@ fn checked(why: Option<&String>) -> Result<Option<String>, Error> {
     }
 }
 
-fn tell(command: &'static str, run: RunId, card: Card, desk: &Desk, printer: &mut Printer) {
+pub(super) fn tell(command: &'static str, run: RunId, card: Card, desk: &Desk, printer: &mut Printer) {
     let data = DecidedData { card, open_cards: desk.open_cards() };
     printer.answer(&data.render(&run));
     printer.json(&Envelope::answer(command, Some(run), data, printer.warnings()));

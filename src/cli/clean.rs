@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::args::{self, CleanArgs};
 use super::error::{Error, ErrorKind};
 use super::exit::Exit;
+use super::going;
 use super::printer::Printer;
 use super::settings::Settings;
 use crate::git::Config;
@@ -91,10 +92,7 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 fn carry_out(plan: &mut Plan, options: &Options) -> Result<(), Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| {
-        Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error)
-    })?;
+    let runtime = going::threads()?;
     for run in plan.runs.iter_mut().filter(|run| run.has_work()) {
         match runtime.block_on(run.apply(options)) {
             Ok(()) => {}

@@ -5,7 +5,7 @@ use super::error::Error;
 use super::exit::Exit;
 use super::printer::Printer;
 use super::settings::Settings;
-use crate::model::plan::{AllowList, Network};
+use crate::model::plan::Network;
 use crate::plan::{Single, verifier_for_exec};
 use crate::run::Site;
 
@@ -15,11 +15,7 @@ pub(super) fn exec(args: &ExecArgs, settings: &Settings, printer: &mut Printer) 
     single.title.clone_from(&args.title);
     single.owns.clone_from(&args.owns);
     single.workdir.clone_from(&args.workdir);
-    single.sandbox.network = if args.allow_host.is_empty() {
-        args.network.clone()
-    } else {
-        Network::Allow(AllowList { allow: args.allow_host.clone(), ..AllowList::default() })
-    };
+    single.sandbox.network = Network::listed(&args.allow_host).unwrap_or_else(|| args.network.clone());
     single.sandbox.env.clone_from(&args.env);
     single.sandbox.expose.clone_from(&args.expose);
     single.sandbox.allow_degraded = args.degraded.layers();

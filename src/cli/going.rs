@@ -95,10 +95,7 @@ where
 {
     let waiting = Arc::new(AtomicUsize::new(0));
     let (wire, news) = Wire::new(&waiting);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("sandbox").build();
-    let runtime = runtime.map_err(|error| {
-        Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error)
-    })?;
+    let runtime = threads()?;
     let report = std::thread::scope(|scope| {
         let observer = Box::new(wire);
         let working = scope.spawn(|| {
@@ -120,6 +117,13 @@ where
 #[expect(clippy::exit, reason = "who asks a third time, or has waited a minute, is not to wait any more")]
 pub(super) fn leave(ending: Ending) {
     std::process::exit(ending.exit_code().into());
+}
+
+/// The threads that work is done on.
+pub(super) fn threads() -> Result<tokio::runtime::Runtime, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("sandbox").build();
+    runtime
+        .map_err(|error| Error::new(ErrorKind::Environment, "cannot start the threads of the program").because(error))
 }
 
 fn conclude(report: &Report, settings: &Settings, printer: &mut Printer, telling: Telling) -> Result<Exit, Error> {

@@ -36,6 +36,7 @@ mod output;
 mod plan;
 pub mod printer;
 mod rehearsal;
+mod resolve;
 mod rooms;
 mod run;
 mod runs;

@@ -203,6 +203,7 @@ impl From<integrate::Error> for Error {
             | Integrate::CandidateCheckedOut { .. }
             | Integrate::RescueMoved { .. }
             | Integrate::Unclear { .. }
+            | Integrate::Card(_)
             | Integrate::NotBuiltOn { .. } => Self::of(error.fault(), error),
         }
     }

@@ -35,7 +35,10 @@ const ATTRIBUTES_LIMIT: u64 = 100 << 20;
 /// A file over this size is not searched for markers of a conflict within a conflict.
 const MARKED_LIMIT: u64 = 8 << 20;
 
-/// Settings that decide what a conflict is. `histogram` is what git's merge uses unless told otherwise.
+/// How lines are compared: what git's merge uses unless told otherwise.
+pub(super) const DIFF_ALGORITHM: &str = "histogram";
+
+/// Settings that decide what a conflict is.
 pub(super) const PINNED: [(&str, &str); 8] = [
     ("merge.directoryRenames", "conflict"),
     ("merge.renames", "true"),
@@ -43,7 +46,7 @@ pub(super) const PINNED: [(&str, &str); 8] = [
     ("merge.conflictStyle", "merge"),
     ("merge.default", "text"),
     ("merge.renormalize", "false"),
-    ("diff.algorithm", "histogram"),
+    ("diff.algorithm", DIFF_ALGORITHM),
     ("merge.verbosity", "2"),
 ];
 

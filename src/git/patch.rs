@@ -8,7 +8,10 @@ use super::command::{Access, Command, Input};
 use super::error::Error;
 use super::quarantine::Quarantine;
 use super::repository::{Repository, parsed};
-use crate::model::TreeId;
+use crate::model::{RepoPath, TreeId};
+
+/// How many paths are given to one process.
+const PATHS_MAX: usize = 500;
 
 impl Repository {
     /// Writes the patch that takes tree `old` to tree `new` into `file`, exactly and completely: binary content, modes,
@@ -25,6 +28,18 @@ impl Repository {
     /// Writes a patch for people: with renames, and binary content only named. Never store this form.
     pub fn write_readable_patch(&self, old: &TreeId, new: &TreeId, sink: &mut dyn Write) -> Result<(), Error> {
         self.patch(old, new, &["-M"]).success_to(sink).map(drop)
+    }
+
+    /// Writes a patch for people of what differs at these paths and below them.
+    pub fn write_patch_of_paths(
+        &self,
+        old: &TreeId,
+        new: &TreeId,
+        paths: &[RepoPath],
+        sink: &mut dyn Write,
+    ) -> Result<(), Error> {
+        let command = self.patch(old, new, &["-r", "--no-renames"]).arg("--");
+        command.args(paths.iter().take(PATHS_MAX).map(RepoPath::as_path)).success_to(sink).map(drop)
     }
 
     /// Applies a stored patch to a tree and gives the tree that comes out. Nothing is written into the repository.

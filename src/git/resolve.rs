@@ -8,7 +8,7 @@ use super::conflict::Conflict;
 use super::error::Error;
 use super::index_file::copy_index;
 use super::merge::{PINNED, merge_drivers};
-use super::objects::{Blob, Entry, ModeKind};
+use super::objects::{Blob, Entry, Mode, ModeKind};
 use super::quarantine::Quarantine;
 use super::repository::{Repository, parsed};
 use super::worktrees::{Added, Addition, Fill};
@@ -57,6 +57,24 @@ impl Repository {
         conflict.paths().into_iter().map(entry).collect()
     }
 
+    /// Writes a tree that holds these objects, for a commit to keep them by. Their names in it mean nothing.
+    pub fn write_holding_tree(&self, held: &[(Mode, ObjectId)]) -> Result<TreeId, Error> {
+        let mut lines = BTreeSet::new();
+        for (mode, id) in held {
+            // A commit of another repository is not here to be kept.
+            let (mode, kind) = match mode.kind() {
+                ModeKind::File | ModeKind::Symlink => (Mode::FILE, "blob"),
+                ModeKind::Tree => (Mode::TREE, "tree"),
+                ModeKind::Gitlink => continue,
+            };
+            lines.insert(format!("{mode} {kind} {id}\t{id}\0"));
+        }
+        let lines = lines.into_iter().collect::<String>().into_bytes();
+        let made = self.common(Access::Write, "mktree").args(["-z", "--missing"]).input(Input::Bytes(lines));
+        let output = made.success()?;
+        parsed(output.what(), output.line()?)
+    }
+
     fn index_lines(&self, chosen: &[Chosen]) -> Vec<u8> {
         let mut lines = Vec::new();
         for (path, entry) in chosen {
@@ -69,6 +87,24 @@ impl Repository {
             lines.push(0);
         }
         lines
+    }
+
+    /// Puts the sides of each conflicting path into an index of the conflict's tree, as a merge leaves them there. Not where
+    /// git made up paths to make room: one index cannot hold what wants the same place.
+    pub fn write_unmerged(&self, index: &Path, conflict: &Conflict, sides: [&CommitId; 2]) -> Result<(), Error> {
+        if conflict.stages.is_empty() || !self.load_strays(conflict, sides)?.is_empty() {
+            return Ok(());
+        }
+        let gone: Vec<Chosen> = conflict.stages.iter().map(|stage| (stage.path.clone(), None)).collect();
+        let mut lines = self.index_lines(&gone);
+        for stage in &conflict.stages {
+            let Entry { mode, id } = &stage.entry;
+            lines.extend(format!("{mode} {id} {}\t", stage.side.stage()).into_bytes());
+            lines.extend(stage.path.as_bytes());
+            lines.push(0);
+        }
+        let command = self.common(Access::Write, "update-index").env("GIT_INDEX_FILE", index);
+        command.args(["-z", "--index-info"]).input(Input::Bytes(lines)).success().map(drop)
     }
 
     /// The paths of a conflict's tree that git made up.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::git::{NewCommit, RefEdit, Swap};
-use crate::model::card::{Card, CardKind};
+use crate::model::card::Card;
 use crate::model::change::{CheckpointKind, GitCheckpoint};
 use crate::model::currency::{Asker, Authority, Begin, Claim, Refusal, Release, State, permit};
 use crate::model::event::{
@@ -23,6 +23,8 @@ use crate::store::{Record, process};
 use super::error::Error;
 use super::facts::Facts;
 use super::following::Following;
+use super::keep::set_ref;
+use super::open::open_card;
 use super::preview::{Placed, Previewed, Previews, Question, preview};
 use super::settle::{BACKOFF, Settled, settle_locked};
 
@@ -298,54 +300,16 @@ fn tell_preview(integration: &Integration<'_>, previewed: &Previewed) -> Result<
 
 /// Opens the cards that are not open yet. One that is open stays as it is.
 fn open_cards(integration: &Integration<'_>, previews: &Previews) -> Result<Vec<CardId>, Error> {
-    let facts = &integration.facts;
-    let mut open: BTreeSet<CardId> = facts.state.open_cards().map(|card| card.id.clone()).collect();
-    let mut opened = Vec::new();
+    let mut opened: Vec<CardId> = Vec::new();
     for previewed in &previews.agents {
         for card in previewed.placed.cards() {
-            if open.insert(card.id.clone()) {
-                keep_sides(facts, card)?;
-                let kind = EventKind::CardOpened(Box::new(card.clone()));
-                integration.journal.record(Subject::agent(&previewed.agent), kind)?;
+            let is_new = !opened.contains(&card.id);
+            if is_new && open_card(&integration.facts, integration.journal, &previewed.agent, card)? {
                 opened.push(card.id.clone());
             }
         }
     }
     Ok(opened)
-}
-
-/// Keeps both sides of a conflict from git's collection: the card names them, and whoever decides needs them.
-fn keep_sides(facts: &Facts<'_>, card: &Card) -> Result<(), Error> {
-    let (Some(sides), Some(agent), CardKind::Conflict) = (&card.sides, card.agents.first(), card.kind) else {
-        return Ok(());
-    };
-    let name = RefName::card(facts.run.id(), agent, &card.id);
-    let signature = facts.signature();
-    let commit = facts.repository.write_commit(&NewCommit {
-        tree: &facts.repository.load_commit(&sides.theirs)?.tree,
-        parents: &[sides.ours.clone(), sides.theirs.clone()],
-        author: &signature,
-        committer: &signature,
-        message: &format!("Both sides of card {}\n", card.id),
-    })?;
-    set(facts, name, &commit, "sandbox: card")
-}
-
-/// Sets a ref that only this run writes.
-fn set(facts: &Facts<'_>, name: RefName, commit: &CommitId, why: &str) -> Result<(), Error> {
-    let new = commit.object().clone();
-    let edit = match facts.repository.load_ref(&name)? {
-        Some(old) if old == new => return Ok(()),
-        Some(old) => RefEdit::Update { name, new, old },
-        None => RefEdit::Create { name, new },
-    };
-    match facts.repository.swap_refs(&[edit], why)? {
-        Swap::Done => Ok(()),
-        Swap::Lost { name, found, .. } => {
-            let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
-            Err(Error::CandidateMoved { reference: name, found })
-        }
-    }
 }
 
 /// Closes cards of earlier that these previews have an answer to.
@@ -391,7 +355,7 @@ fn keep_merges(integration: &Integration<'_>, previews: &Previews) -> Result<(),
     if facts.plan.history != History::Squash || previews.candidate == integration.onto {
         return Ok(());
     }
-    set(facts, RefName::merges(facts.run.id()), &previews.candidate, "sandbox: merges")
+    set_ref(facts, RefName::merges(facts.run.id()), &previews.candidate, "sandbox: merges")
 }
 
 /// The commit that a merge is squashed to: its tree and its words, on the candidate as it is.

@@ -18,6 +18,9 @@ pub enum Error {
     /// A tree could not be looked through.
     #[error(transparent)]
     Change(#[from] crate::change::Error),
+    /// A card lacks what a decision needs. A fault of ours.
+    #[error(transparent)]
+    Card(#[from] crate::model::card::Incomplete),
     /// A contract that was accepted with the plan cannot be read. A fault of ours, or a damaged settings file.
     #[error("the contract of agent `{agent}` cannot be read")]
     Contract {
@@ -98,7 +101,7 @@ impl Error {
             | Self::CandidateCheckedOut { .. }
             | Self::RescueMoved { .. }
             | Self::Unclear { .. } => Fault::Repository,
-            Self::NotBuiltOn { .. } => Fault::Internal,
+            Self::NotBuiltOn { .. } | Self::Card(_) => Fault::Internal,
         }
     }
 }

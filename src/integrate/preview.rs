@@ -404,15 +404,7 @@ impl Walk<'_, '_> {
             Work::Absent(outcome) => return Ok((Placed::Absent(*outcome), None)),
             Work::Nothing => return Ok((Placed::Nothing, None)),
             Work::Unusable { snapshot, cause } => {
-                return Ok((
-                    Placed::Error(Box::new(self.in_run(board::merge_error(
-                        &task.name,
-                        snapshot.as_ref(),
-                        None,
-                        cause,
-                    )))),
-                    None,
-                ));
+                return Ok((self.failed(board::merge_error(&task.name, snapshot.as_ref(), None, cause)), None));
             }
             Work::Made(made) => made.as_ref().clone(),
         };
@@ -589,7 +581,7 @@ impl Walk<'_, '_> {
     fn undecided(&self, cards: Vec<Card>, terms: &mut Terms) -> Undecided {
         let mut open = Vec::new();
         for card in cards {
-            match self.question.facts.state.answer(&card.id) {
+            match self.question.facts.state.answer(&card) {
                 Some(Answer { kind: AnswerKind::Dismissed, .. }) => return Undecided::SetAside(card.id),
                 Some(Answer { kind: AnswerKind::Approved, by, .. }) => {
                     // Of a protected path that the contract covers, it was kept all the same.
@@ -612,8 +604,13 @@ impl Walk<'_, '_> {
         mut terms: Terms,
     ) -> Result<Placed, Error> {
         let card = self.conflict(made, conflict)?;
+        let missing = card.missing();
+        if !missing.is_empty() {
+            // Nobody could decide about it: as little is known of such a conflict as of a merge that failed.
+            return Ok(self.error(made, &format!("git reports a conflict and tells no {}", missing.join(", no "))));
+        }
         let facts = self.question.facts;
-        let Some(answer) = facts.state.answer(&card.id) else { return Ok(Placed::Conflict(Box::new(card))) };
+        let Some(answer) = facts.state.answer(&card) else { return Ok(Placed::Conflict(Box::new(card))) };
         match answer.kind {
             AnswerKind::Dismissed => Ok(Placed::SetAside(card.id)),
             AnswerKind::Approved => Ok(Placed::Conflict(Box::new(card))),
@@ -700,7 +697,15 @@ impl Walk<'_, '_> {
     fn error(&self, made: &Contribution, cause: &str) -> Placed {
         // What cannot be merged may well have no base to be told either.
         let sides = self.sides(made).ok();
-        Placed::Error(Box::new(self.in_run(board::merge_error(&made.agent, Some(&made.snapshot), sides, cause))))
+        self.failed(board::merge_error(&made.agent, Some(&made.snapshot), sides, cause))
+    }
+
+    /// A merge that failed waits on its card, unless it was decided to do without.
+    fn failed(&self, card: Card) -> Placed {
+        match self.question.facts.state.answer(&card).map(|answer| answer.kind) {
+            Some(AnswerKind::Dismissed) => Placed::SetAside(card.id),
+            Some(AnswerKind::Approved | AnswerKind::Resolved) | None => Placed::Error(Box::new(self.in_run(card))),
+        }
     }
 
     fn in_run(&self, card: Card) -> Card {
@@ -751,7 +756,7 @@ enum Undecided {
 }
 
 /// A path as it was resolved; `None` where the record is odd.
-fn as_chosen(resolved: &ResolvedPath) -> Option<Chosen> {
+pub fn as_chosen(resolved: &ResolvedPath) -> Option<Chosen> {
     let entry = match (&resolved.mode, &resolved.oid) {
         (Some(mode), Some(id)) => Some(Entry { mode: Mode::parse(mode)?, id: id.clone() }),
         (None, None) => None,

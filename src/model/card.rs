@@ -7,6 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::ids::{AgentName, CardId, CommitId, ObjectId, TurnId};
 use super::path::RepoPath;
 
+mod complete;
+mod life;
+
+pub use complete::{CompleteCard, Incomplete};
+pub use life::{CardStep, CardStepKind, Proposal};
+
 /// What a card is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -25,6 +31,19 @@ pub enum CardKind {
     MergeError,
     /// An agent asks for more paths than its contract has.
     ScopeRequest,
+}
+
+impl CardKind {
+    /// Every kind, for tables and tests.
+    pub const ALL: [Self; 7] = [
+        Self::Conflict,
+        Self::Scope,
+        Self::Protected,
+        Self::NestedRepository,
+        Self::UnsafeTree,
+        Self::MergeError,
+        Self::ScopeRequest,
+    ];
 }
 
 impl fmt::Display for CardKind {
@@ -197,4 +216,10 @@ pub struct Card {
     /// What a person decided, where one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<Answer>,
+    /// What a command proposed for it, where one did and nobody has decided about that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub proposal: Option<Proposal>,
+    /// What happened to it so far, oldest first. Read off the journal; no event carries it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub history: Vec<CardStep>,
 }

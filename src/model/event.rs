@@ -11,7 +11,7 @@ use sandbox::Layer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::card::{Answer, Card};
+use super::card::{Answer, CompleteCard, Proposal};
 use super::change::{GitChangeSet, GitCheckpoint, GitProgressState};
 use super::currency::{Asker, Release};
 use super::gate::GateBlock;
@@ -149,7 +149,11 @@ event_kinds! {
     /// The target was seen elsewhere than before.
     TargetMoved(TargetMoved) = "target.moved",
     /// A decision waits for a person.
-    CardOpened(Box<Card>) = "card.opened",
+    CardOpened(CompleteCard) = "card.opened",
+    /// A command proposed a resolution of a conflict. Nothing is decided by it.
+    CardProposed(Box<CardProposed>) = "card.proposed",
+    /// A proposal was turned down; the card waits as before.
+    ProposalDiscarded(ProposalDiscarded) = "card.proposal_discarded",
     /// A decision waits no longer.
     CardClosed(CardClosed) = "card.closed",
     /// An agent's contribution was merged in the object database only, to see what comes of it.
@@ -612,6 +616,27 @@ pub enum Movement {
     Restored,
 }
 
+/// Data of `card.proposed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardProposed {
+    /// The card.
+    pub card: CardId,
+    /// What was proposed.
+    pub proposal: Proposal,
+}
+
+/// Data of `card.proposal_discarded`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProposalDiscarded {
+    /// The card.
+    pub card: CardId,
+    /// Who turned it down, `Name <address>`.
+    pub by: String,
+    /// Why, in their words.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
+}
+
 /// Data of `card.closed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CardClosed {
@@ -840,6 +865,8 @@ impl EventKind {
             | Self::EffectClaimed(_)
             | Self::EffectReleased(_)
             | Self::CardClosed(_)
+            | Self::CardProposed(_)
+            | Self::ProposalDiscarded(_)
             | Self::MergePreviewed(_)
             | Self::CandidateAdvanced(_)
             | Self::VerifyFinished(_)

@@ -345,6 +345,11 @@ impl RefName {
         Self(format!("refs/sandbox/{run}/{agent}/card-{card}"))
     }
 
+    /// Keeps what a command proposed for a conflict of an agent.
+    pub fn proposal(run: &RunId, agent: &AgentName, card: &CardId) -> Self {
+        Self(format!("refs/sandbox/{run}/{agent}/proposal-{card}"))
+    }
+
     /// Keeps the state of the user's checkout from before a landing.
     pub fn rescue(run: &RunId) -> Self {
         Self(format!("refs/sandbox/{run}/rescue"))

@@ -9,6 +9,7 @@ pub mod card;
 pub mod change;
 pub mod currency;
 pub mod event;
+pub mod excerpt;
 pub mod fault;
 pub mod gate;
 pub mod ids;

@@ -78,21 +78,26 @@ impl From<PathBuf> for RepoPath {
 
 impl fmt::Display for RepoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = String::new();
-        for chunk in self.0.utf8_chunks() {
-            for character in chunk.valid().chars() {
-                if character.is_control() {
-                    shown.extend(character.escape_default());
-                } else {
-                    shown.push(character);
-                }
-            }
-            for byte in chunk.invalid() {
-                shown.extend(std::ascii::escape_default(*byte).map(char::from));
+        f.pad(&shown_bytes(&self.0))
+    }
+}
+
+/// Bytes that somebody else wrote, for people: control characters and invalid bytes are escaped.
+pub fn shown_bytes(bytes: &[u8]) -> String {
+    let mut shown = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() {
+                shown.extend(character.escape_default());
+            } else {
+                shown.push(character);
             }
         }
-        f.pad(&shown)
+        for byte in chunk.invalid() {
+            shown.extend(std::ascii::escape_default(*byte).map(char::from));
+        }
     }
+    shown
 }
 
 impl fmt::Debug for RepoPath {
@@ -103,13 +108,18 @@ impl fmt::Debug for RepoPath {
 
 impl Serialize for RepoPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if let Ok(text) = std::str::from_utf8(&self.0) {
-            return serializer.serialize_str(text);
-        }
-        let mut map = serializer.serialize_map(Some(1))?;
-        map.serialize_entry("bytes", &hex::encode(&self.0))?;
-        map.end()
+        serialize_bytes(&self.0, serializer)
     }
+}
+
+/// Bytes that somebody else wrote: a string where they are valid UTF-8, else `{"bytes": "<hexadecimal>"}`.
+pub(super) fn serialize_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return serializer.serialize_str(text);
+    }
+    let mut map = serializer.serialize_map(Some(1))?;
+    map.serialize_entry("bytes", &hex::encode(bytes))?;
+    map.end()
 }
 
 impl<'de> Deserialize<'de> for RepoPath {

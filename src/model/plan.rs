@@ -46,6 +46,9 @@ pub struct Plan {
     pub timeout: Option<SignedDuration>,
     /// How worktrees are prepared.
     pub workspace: WorkspaceSettings,
+    /// What boxes show and are held to where nothing of their own says otherwise.
+    #[serde(default)]
+    pub sandbox: SandboxSettings,
     /// The parent verifier.
     pub verify: Option<VerifySettings>,
     /// Globs of more paths whose change waits for a decision, whoever owns them.
@@ -169,6 +172,14 @@ pub enum Network {
     Host,
     /// Its own loopback, and a proxy that lets through what is listed.
     Allow(AllowList),
+}
+
+impl Network {
+    /// A network of these endpoints alone; none where there is none of them.
+    pub fn listed(endpoints: &[String]) -> Option<Self> {
+        let list = AllowList { allow: endpoints.to_vec(), ..AllowList::default() };
+        (!endpoints.is_empty()).then_some(Self::Allow(list))
+    }
 }
 
 /// What a proxy lets through. Endpoints are `HOST:PORT`, as the `sandbox` crate reads them.

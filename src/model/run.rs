@@ -320,14 +320,23 @@ impl RunState {
                 self.target_moves.push(moved.clone());
             }
             EventKind::CardOpened(card) => {
-                self.cards.retain(|known| known.id != card.id);
-                self.cards.push((**card).clone());
+                let at = self.cards.iter().position(|known| known.id == card.id);
+                let before = at.map(|at| self.cards.remove(at));
+                self.cards.push(card.opened_by(event, before));
             }
             EventKind::CardClosed(closed) => {
-                if let Some(card) = self.cards.iter_mut().find(|card| card.id == closed.card) {
-                    card.state = CardState::Closed;
-                    card.resolution = Some(closed.resolution.clone());
-                    card.answer.clone_from(&closed.answer);
+                if let Some(card) = self.known_card(&closed.card) {
+                    card.close_by(event, &closed.resolution, closed.answer.as_ref());
+                }
+            }
+            EventKind::CardProposed(proposed) => {
+                if let Some(card) = self.known_card(&proposed.card) {
+                    card.propose_by(event, &proposed.proposal);
+                }
+            }
+            EventKind::ProposalDiscarded(discarded) => {
+                if let Some(card) = self.known_card(&discarded.card) {
+                    card.discard_by(event, &discarded.by, discarded.why.as_deref());
                 }
             }
             EventKind::OverlapPredicted(predicted) => self.foretell(event, predicted),
@@ -392,6 +401,10 @@ impl RunState {
             agent.attempts.len() - 1
         });
         agent.attempts.get_mut(index)
+    }
+
+    fn known_card(&mut self, id: &CardId) -> Option<&mut Card> {
+        self.cards.iter_mut().find(|card| card.id == *id)
     }
 
     fn foretell(&mut self, event: &Event, predicted: &OverlapPredicted) {
@@ -472,9 +485,11 @@ impl RunState {
         globs
     }
 
-    /// What a person decided about a card, where one did.
-    pub fn answer(&self, card: &CardId) -> Option<&Answer> {
-        self.cards.iter().find(|known| known.id == *card)?.answer.as_ref()
+    /// What a person decided about exactly the matter of `card`, where one did. An id is a part of a hash and could be met
+    /// by another matter; the fingerprint cannot.
+    pub fn answer(&self, card: &Card) -> Option<&Answer> {
+        let same = |known: &&Card| known.id == card.id && known.fingerprint == card.fingerprint;
+        self.cards.iter().find(same)?.answer.as_ref()
     }
 
     /// How many agents stand where.

@@ -75,7 +75,7 @@ impl Single {
             turns: vec![self.command],
             workdir: self.workdir.and_then(|path| value::inside(&path).ok()),
             may_ask: Vec::new(),
-            sandbox: self.sandbox,
+            sandbox: self.sandbox.clone(),
         };
         Ok(Plan {
             name,
@@ -86,6 +86,7 @@ impl Single {
             message: None,
             timeout: None,
             workspace: self.workspace,
+            sandbox: self.sandbox,
             verify: self.verify,
             protect: Vec::new(),
             hooks: Hooks::default(),

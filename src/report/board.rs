@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::look::{Look, Tone};
 use super::table::{Cell, Table};
 use super::text;
+use crate::board::{self, Standing};
 use crate::model::card::{AnswerKind, Card, CardKind, CardState};
 use crate::model::run::RunState;
 use crate::model::{AgentName, CardId, RepoPath, RunId};
@@ -57,11 +58,13 @@ pub struct Lane {
     pub cards: Vec<CardRow>,
 }
 
-/// Data of `board list`: every lane, empty ones too.
+/// Data of `board list`: every lane of cards, empty ones too, and where every agent stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BoardData {
-    /// The lanes.
+    /// The lanes of cards.
     pub lanes: Vec<Lane>,
+    /// Every agent once, in plan order.
+    pub agents: Vec<Standing>,
 }
 
 impl BoardData {
@@ -71,7 +74,8 @@ impl BoardData {
             name,
             cards: state.cards.iter().filter(|card| card.state == name).map(CardRow::of).collect(),
         };
-        Self { lanes: vec![lane(CardState::NeedsHuman), lane(CardState::Closed)] }
+        let lanes = vec![lane(CardState::NeedsHuman), lane(CardState::Closed)];
+        Self { lanes, agents: board::lanes(state).agents }
     }
 
     /// The board as text; lanes without cards are left out.
@@ -96,7 +100,29 @@ impl BoardData {
             }
             out.push_str(&table.render(look));
         }
-        if out.is_empty() { "no cards\n".to_owned() } else { out }
+        if out.is_empty() {
+            out.push_str("no cards\n");
+        }
+        if !self.agents.is_empty() {
+            out.extend(["\n", &Tone::Strong.paint("agents", look), "\n", &self.standings(look)]);
+        }
+        out
+    }
+
+    /// Where the agents stand, lane by lane in the order of the work.
+    fn standings(&self, look: Look) -> String {
+        let mut table = Table::new(["LANE", "AGENT", "CARDS", "WHY"]).indented(2);
+        for lane in board::Lane::ALL {
+            for standing in self.agents.iter().filter(|standing| standing.lane == lane) {
+                table.row([
+                    lane.name().into(),
+                    standing.agent.as_str().into(),
+                    Cell::maybe((!standing.cards.is_empty()).then(|| text::list(&standing.cards, 3))),
+                    standing.reason.as_str().into(),
+                ]);
+            }
+        }
+        table.render(look)
     }
 }
 
@@ -129,86 +155,11 @@ impl DecidedData {
     }
 }
 
-fn lane_name(state: CardState) -> (&'static str, Tone) {
+pub(super) fn lane_name(state: CardState) -> (&'static str, Tone) {
     match state {
         CardState::NeedsHuman => ("needs a decision", Tone::Warn),
         CardState::Closed => ("closed", Tone::Dim),
     }
-}
-
-/// One card as text. Its JSON is the card itself.
-pub fn render_card(card: &Card, look: Look) -> String {
-    let (state, tone) = lane_name(card.state);
-    let mut out = format!(
-        "{}  {}  {}\n{}\n",
-        Tone::Strong.paint(&format!("card {}", card.id), look),
-        card.kind,
-        tone.paint(state, look),
-        text::clean(&card.summary)
-    );
-    if let Some(resolution) = &card.resolution {
-        out.extend(["closed: ", &text::clean(resolution), "\n"]);
-    }
-    out.push('\n');
-    let mut fact = |name: &str, value: &str| out.extend([&text::padded(name, 12), value, "\n"]);
-    fact("agents", &text::list(&card.agents, usize::MAX));
-    if let Some(sides) = &card.sides {
-        fact("ours", &format!("{}  the candidate", sides.ours));
-        fact("theirs", &format!("{}  the agent's contribution", sides.theirs));
-        fact("base", &sides.base.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string));
-    }
-    fact("fingerprint", &text::clean(&card.fingerprint));
-    if let Some(request) = &card.request {
-        fact("asked in", &format!("turn {}", request.turn));
-        section(&mut out, "asks for", &text::lines(&request.owns, "  "), look);
-    }
-    section(&mut out, "paths", &text::lines(&card.paths, "  "), look);
-    section(&mut out, "stages", &stages(card, look), look);
-    let said = if card.request.is_some() { "not granted by the plan" } else { "git said" };
-    section(&mut out, said, &messages(card), look);
-    section(&mut out, "you can", &options(card), look);
-    out
-}
-
-fn section(out: &mut String, name: &str, body: &str, look: Look) {
-    if !body.is_empty() {
-        out.extend(["\n", &Tone::Strong.paint(name, look), "\n", body]);
-    }
-}
-
-fn stages(card: &Card, look: Look) -> String {
-    if card.stages.is_empty() {
-        return String::new();
-    }
-    let mut table = Table::new(["SIDE", "MODE", "OBJECT", "PATH"]).indented(2);
-    for stage in card.stages.iter().take(3 * text::LISTED) {
-        let side = match stage.stage {
-            1 => "base".to_owned(),
-            2 => "ours".to_owned(),
-            3 => "theirs".to_owned(),
-            other => other.to_string(),
-        };
-        table.row([side.into(), stage.mode.as_str().into(), stage.oid.short().into(), stage.path.to_string().into()]);
-    }
-    let mut out = table.render(look);
-    let more = card.stages.len().saturating_sub(3 * text::LISTED);
-    if more > 0 {
-        out.extend(["  and ", &more.to_string(), " more\n"]);
-    }
-    out
-}
-
-fn messages(card: &Card) -> String {
-    let said: Vec<String> = card.messages.iter().map(|message| message.text.trim_end().to_owned()).collect();
-    text::lines(&said, "  ")
-}
-
-fn options(card: &Card) -> String {
-    let mut out = String::new();
-    for option in &card.options {
-        out.extend(["  ", &text::clean(&option.title), ":\n      ", &text::clean(&option.command), "\n"]);
-    }
-    out
 }
 
 #[cfg(test)]
@@ -223,66 +174,50 @@ mod tests {
         needs a decision
           CARD      KIND      AGENTS      PATHS              WHAT
           c1a2b3c4  conflict  ui, parser  src/parser/mod.rs  ui and parser changed the same lines of src/parser/mod.rs
+
+        agents
+          LANE         AGENT   CARDS     WHY
+          needs-human  ui      c1a2b3c4  waits for a decision
+          merged       parser  -         part of the candidate
+          blocked      api     -         waits for ui
+          blocked      docs    -         failed: turn 1.2 ended with exit status 1
         ");
-        insta::assert_snapshot!(serde_json::to_string_pretty(&data).unwrap(), @r#"
-        {
-          "lanes": [
-            {
-              "name": "needs-human",
-              "cards": [
-                {
-                  "id": "c1a2b3c4",
-                  "kind": "conflict",
-                  "state": "needs-human",
-                  "agents": [
-                    "ui",
-                    "parser"
-                  ],
-                  "paths": [
-                    "src/parser/mod.rs"
-                  ],
-                  "summary": "ui and parser changed the same lines of src/parser/mod.rs",
-                  "resolution": null
-                }
-              ]
-            },
-            {
-              "name": "closed",
-              "cards": []
-            }
-          ]
-        }
+        insta::assert_snapshot!(serde_json::to_string_pretty(&data.lanes).unwrap(), @r#"
+        [
+          {
+            "name": "needs-human",
+            "cards": [
+              {
+                "id": "c1a2b3c4",
+                "kind": "conflict",
+                "state": "needs-human",
+                "agents": [
+                  "ui",
+                  "parser"
+                ],
+                "paths": [
+                  "src/parser/mod.rs"
+                ],
+                "summary": "ui and parser changed the same lines of src/parser/mod.rs",
+                "resolution": null
+              }
+            ]
+          },
+          {
+            "name": "closed",
+            "cards": []
+          }
+        ]
         "#);
-        assert_eq!(BoardData::of(&samples::running()).render(Look::PLAIN), "no cards\n");
-    }
+        assert_eq!(serde_json::to_value(&data.agents[0]).unwrap()["lane"], "merged");
+        insta::assert_snapshot!(BoardData::of(&samples::running()).render(Look::PLAIN), @r"
+        no cards
 
-    #[test]
-    fn card() {
-        insta::assert_snapshot!(render_card(&samples::conflict_card(), Look::PLAIN), @r"
-        card c1a2b3c4  conflict  needs a decision
-        ui and parser changed the same lines of src/parser/mod.rs
-
-        agents      ui, parser
-        ours        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa  the candidate
-        theirs      7777777777777777777777777777777777777777  the agent's contribution
-        base        bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
-        fingerprint 1a2b3c4d5e
-
-        paths
-          src/parser/mod.rs
-
-        stages
-          SIDE    MODE    OBJECT      PATH
-          base    100644  1111111111  src/parser/mod.rs
-          ours    100644  2222222222  src/parser/mod.rs
-          theirs  100644  3333333333  src/parser/mod.rs
-
-        git said
-          CONFLICT (content): Merge conflict in src/parser/mod.rs
-
-        you can
-          let ui try again on top of the candidate:
-              sandbox retry ui --fresh --run login-3
+        agents
+          LANE     AGENT   CARDS  WHY
+          waiting  ui      -      waits for parser
+          running  parser  -      running
+          running  docs    -      running
         ");
     }
 }

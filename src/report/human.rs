@@ -112,6 +112,14 @@ impl Human {
             }
             EventKind::TargetMoved(moved) => loud(super::moves::words(moved)),
             EventKind::CardOpened(card) => loud(format!("card {} ({}): {}", card.id, card.kind, card.summary)),
+            EventKind::CardProposed(proposed) => loud(format!(
+                "card {}: `{}` proposes a resolution",
+                proposed.card,
+                shell_words::join(&proposed.proposal.command)
+            )),
+            EventKind::ProposalDiscarded(discarded) => {
+                normal(format!("card {}: the proposal was turned down by {}", discarded.card, discarded.by))
+            }
             EventKind::CardClosed(closed) => normal(format!("card {} closed: {}", closed.card, closed.resolution)),
             EventKind::MergePreviewed(previewed) => Some(previewed_words(previewed)),
             EventKind::CandidateAdvanced(advanced) => Some(advanced_words(advanced)),

@@ -9,17 +9,19 @@
 //! - Nothing is invented: what was not measured is `null` in JSON and `-` in text, never a zero.
 //! - What an agent wrote (paths, titles, reasons, labels) is escaped by [`text::clean`] before a person sees it: it can
 //!   neither move the cursor nor reorder the line nor fake one of ours.
-//! - Views are bounded: lists are cut with a count of what was left out, and no view but a patch asked for by name shows
-//!   file contents.
+//! - Views are bounded: lists are cut with a count of what was left out, and no view but a patch or a card asked for by
+//!   name shows file contents.
 //! - Colour adds nothing that a word does not say already.
 //!
 //! Why not let each verb format for itself: the same run is shown by `run`, `status`, `merge`, `verify`, `land` and `runs`,
 //! and must look and be named the same in all of them.
 
 pub mod board;
+pub mod card;
 pub mod changes;
 pub mod damage;
 pub mod doctor;
+mod excerpt;
 pub mod facts;
 pub mod gate;
 pub mod human;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::facts::{AgentFacts, CheckoutFacts, Facts};
-use crate::model::card::{Card, CardKind, CardOption, CardState, ConflictMessage, Sides, Stage as Side};
+use crate::model::card::{Card, CardKind, CardOption, CardState, CompleteCard, ConflictMessage, Sides, Stage as Side};
 use crate::model::change::{
     Actor, CheckpointKind, DiffStat, FileHash, GitChangeSet, GitCheckpoint, GitProgressState, NotCaptured, TurnRecord,
 };
@@ -303,7 +303,7 @@ pub(crate) fn blocked_events() -> Vec<Event> {
     journal.end(80, "api", AttemptOutcome::Completed, "");
     journal.advance(81, None);
     journal.preview(81, "parser", PreviewResult::Clean);
-    journal.push(81, Subject::agent(&name("ui")), EventKind::CardOpened(Box::new(conflict_card())));
+    journal.push(81, Subject::agent(&name("ui")), EventKind::CardOpened(CompleteCard::new(conflict_card()).unwrap()));
     journal.preview(81, "ui", PreviewResult::Conflict);
     journal.preview(81, "api", PreviewResult::Blocked);
     journal.verified(105, Verdict::Fail, Some("2 tests failed"));
@@ -417,7 +417,7 @@ pub(crate) fn hostile_events() -> Vec<Event> {
     journal.outside(1, "parser", &[EVIL]);
     journal.end(2, "parser", AttemptOutcome::Failed, EVIL);
     let card = Card { summary: EVIL.to_owned(), ..conflict_card() };
-    journal.push(3, attempt, EventKind::CardOpened(Box::new(card)));
+    journal.push(3, attempt, EventKind::CardOpened(CompleteCard::new(card).unwrap()));
     let closed = CardClosed { card: conflict_card().id, resolution: EVIL.to_owned(), answer: None };
     journal.push(3, Subject::run(), EventKind::CardClosed(closed));
     journal.verified(30, Verdict::None, Some(EVIL));
@@ -449,6 +449,8 @@ pub(crate) fn conflict_card() -> Card {
         request: None,
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

@@ -14,7 +14,7 @@ use super::site::Site;
 use crate::agent::{self, Assignment, AttemptEnd};
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Head, Place, RefEdit, Swap};
-use crate::integrate::{Facts, Fork, fork_point};
+use crate::integrate::{Facts, Fork, fork_point, open_card};
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, Subject};
 use crate::model::plan::{AgentTask, Plan};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, TurnId};
@@ -330,7 +330,7 @@ impl Crew {
             }
             Fork::Conflict(card) => {
                 let by = card.agents.clone();
-                self.recorder.record(Subject::agent(&task.name), EventKind::CardOpened(card))?;
+                open_card(&facts, &self.recorder, &task.name, &card)?;
                 Ok(Err(by))
             }
             Fork::Blocked(by) => Ok(Err(by)),

@@ -6,7 +6,8 @@
 use super::agents::Crew;
 use crate::agent::ask::{Answer as Became, Ask, Clerk, Reply};
 use crate::board;
-use crate::model::card::{Answer, AnswerKind, Card, CardState, ScopeRequest};
+use crate::model::card::{Answer, AnswerKind, Card, CardState, CompleteCard, ScopeRequest};
+use crate::model::currency::Refusal;
 use crate::model::event::{CardClosed, EventKind, Subject};
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, TurnId};
@@ -192,7 +193,9 @@ impl Crew {
     fn open_request(&self, agent: &AgentName, turn: TurnId, ask: Ask, objections: &[String]) -> Result<(), Error> {
         let request = ScopeRequest { owns: ask.owns, why: ask.why, turn };
         let card = board::in_run(board::scope_request(agent, request, objections), self.recorder.run().id());
-        self.recorder.record(Subject::turn(agent, turn), EventKind::CardOpened(Box::new(card)))?;
+        let card = CompleteCard::new(card)
+            .map_err(|_| Error::NotAdmitted { event: "card.opened".to_owned(), refusal: Refusal::IncompleteCard })?;
+        self.recorder.record(Subject::turn(agent, turn), EventKind::CardOpened(card))?;
         Ok(())
     }
 }

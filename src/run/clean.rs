@@ -302,7 +302,9 @@ impl<'a> Hand<'a> {
     async fn may_go(&self, item: &mut Item, owner: &Owner) -> Result<Result<String, String>, Error> {
         let name = match owner {
             // Nothing in it is anybody's work.
-            Owner::Verify | Owner::Hook => return Ok(Ok("nothing of it is anybody's work".to_owned())),
+            Owner::Verify | Owner::Resolver | Owner::Hook => {
+                return Ok(Ok("nothing of it is anybody's work".to_owned()));
+            }
             Owner::Card { .. } => return Ok(Ok("its card is closed".to_owned())),
             Owner::Unknown(_) => return Ok(Err(Reason::NotKnown.to_string())),
             Owner::Agent(name) => name,

@@ -13,12 +13,12 @@ use super::error::Error;
 use super::recorder::{Quiet, Recorder};
 use super::site::Site;
 use crate::git::{
-    Chosen, Conflict, Entry, InFolder, Merger, Mode, ModeKind, NewCommit, Preview, RefEdit, Renames, Signature, Swap,
-    find_in_folder,
+    Chosen, Conflict, Entry, InFolder, Merger, Mode, ModeKind, NewCommit, Preview, RefEdit, Renames, Repository,
+    Signature, Swap, find_in_folder,
 };
 use crate::model::card::{Answer, AnswerKind, Card, CardKind, CardState, ResolvedPath, Sides};
 use crate::model::event::{CardClosed, EventKind, Subject};
-use crate::model::{AgentName, CardId, CommitId, RefName, RepoPath, TreeId};
+use crate::model::{AgentName, CardId, CommitId, RefName, RepoPath, RunId, TreeId};
 use crate::store::lock::RunLock;
 use crate::store::{JournalWriter, Occupant, Record, RunDir, Workplace};
 use crate::workspace::{merge_by_hand, remove};
@@ -38,15 +38,15 @@ pub enum Take {
 /// The cards of a run, with the right to decide about them.
 #[derive(Debug)]
 pub struct Desk {
-    site: Site,
-    recorder: Recorder,
+    pub(super) site: Site,
+    pub(super) recorder: Recorder,
 }
 
 /// A conflict, computed again for its card.
-struct Matter<'a> {
-    card: &'a Card,
-    sides: &'a Sides,
-    conflict: Conflict,
+pub(super) struct Matter<'a> {
+    pub(super) card: &'a Card,
+    pub(super) sides: &'a Sides,
+    pub(super) conflict: Conflict,
     /// The commit that merge attributes are taken from.
     target: CommitId,
 }
@@ -59,6 +59,11 @@ impl Desk {
         let (writer, opened) = JournalWriter::open(run, lock, site.clock.clone())?;
         let recorder = Recorder::new(writer, &opened.events, Box::new(Quiet));
         Ok(Self { site, recorder })
+    }
+
+    /// The repository that the cards are about.
+    pub fn repository(&self) -> &Repository {
+        &self.site.repository
     }
 
     /// How many cards wait.
@@ -204,7 +209,7 @@ impl Desk {
     }
 
     /// Removes the folder of [`Self::edit`] with what was done in it.
-    pub fn discard(&self, card: &CardId) -> Result<PathBuf, Error> {
+    pub fn discard_edit(&self, card: &CardId) -> Result<PathBuf, Error> {
         let card = self.known_card(card)?;
         let place = self.place(&card.id);
         // Also what a program that died left of one: a folder without an entry, or an entry without its folder.
@@ -260,7 +265,7 @@ impl Desk {
         Err(refused(&matter.card.id, AnswerKind::Resolved, why))
     }
 
-    fn known_card(&self, card: &CardId) -> Result<Card, Error> {
+    pub(super) fn known_card(&self, card: &CardId) -> Result<Card, Error> {
         let state = self.recorder.state();
         let known = state.cards.into_iter().find(|known| known.id == *card);
         known.ok_or_else(|| {
@@ -270,7 +275,7 @@ impl Desk {
     }
 
     /// The card, if it waits for a decision.
-    fn open_card(&self, card: &CardId, what: AnswerKind) -> Result<Card, Error> {
+    pub(super) fn open_card(&self, card: &CardId, what: AnswerKind) -> Result<Card, Error> {
         let card = self.known_card(card)?;
         match card.state {
             CardState::NeedsHuman => Ok(card),
@@ -282,7 +287,7 @@ impl Desk {
     }
 
     /// The conflict of a card as git computes it now from the commits that the card names.
-    fn matter<'c>(&self, card: &'c Card) -> Result<Matter<'c>, Error> {
+    pub(super) fn matter<'c>(&self, card: &'c Card) -> Result<Matter<'c>, Error> {
         let refused = |why: &str| refused(&card.id, AnswerKind::Resolved, why.to_owned());
         let (CardKind::Conflict, Some(sides)) = (card.kind, &card.sides) else {
             return Err(refused("it is no conflict"));
@@ -302,7 +307,7 @@ impl Desk {
     }
 
     /// Refuses a tree that differs from the merge elsewhere than where that conflicts.
-    fn require_only_conflicting(&self, matter: &Matter<'_>, tree: &TreeId) -> Result<(), Error> {
+    pub(super) fn require_only_conflicting(&self, matter: &Matter<'_>, tree: &TreeId) -> Result<(), Error> {
         let sides = [&matter.sides.ours, &matter.sides.theirs];
         let paths = matter.conflict.paths();
         let changes = self.site.repository.load_changes(&matter.conflict.tree, tree, Renames::Ignore)?;
@@ -320,10 +325,26 @@ impl Desk {
         Err(refused(&matter.card.id, AnswerKind::Resolved, why))
     }
 
-    fn resolve(&self, matter: &Matter<'_>, chosen: Vec<Chosen>, why: Option<String>, how: &str) -> Result<Card, Error> {
+    pub(super) fn resolve(
+        &self,
+        matter: &Matter<'_>,
+        chosen: Vec<Chosen>,
+        why: Option<String>,
+        how: &str,
+    ) -> Result<Card, Error> {
+        let card = matter.card;
+        let tree = self.settled(matter, &chosen)?;
+        let kept_in = self.keep(&RefName::card, card, matter.sides, &tree, "Resolution")?;
+        let (resolved, kept_in) = (resolved_paths(chosen), Some(kept_in));
+        self.close(card, Answer { why, resolved, kept_in, ..self.answer(AnswerKind::Resolved) }, Some(how))
+    }
+
+    /// The merged tree with what was chosen in it, if that is a resolution: nothing is left of the conflict, and it can
+    /// stand beside the rest.
+    pub(super) fn settled(&self, matter: &Matter<'_>, chosen: &[Chosen]) -> Result<TreeId, Error> {
         let (card, repository) = (matter.card, &self.site.repository);
         let mut marked = Vec::new();
-        for (path, entry) in &chosen {
+        for (path, entry) in chosen {
             let Some(entry) = entry.as_ref().filter(|entry| entry.mode.kind() == ModeKind::File) else { continue };
             let known: Vec<_> = card.stages.iter().filter(|it| it.path == *path).map(|it| &it.oid).collect();
             if repository.has_new_markers(&entry.id, &known)? {
@@ -335,41 +356,39 @@ impl Desk {
             return Err(refused(&card.id, AnswerKind::Resolved, why));
         }
         let sides = [&matter.sides.ours, &matter.sides.theirs];
-        let tree = repository.write_resolved(&matter.conflict, sides, &chosen).map_err(|error| {
+        repository.write_resolved(&matter.conflict, sides, chosen).map_err(|error| {
             let why = format!(
                 "what was chosen cannot stand beside the rest ({error}): merge by hand, `sandbox board resolve {} --edit`",
                 card.id
             );
             refused(&card.id, AnswerKind::Resolved, why)
-        })?;
-        let kept_in = self.keep(card, matter.sides, &tree)?;
-        let resolved = chosen.into_iter().map(|(path, entry)| ResolvedPath {
-            path,
-            mode: entry.as_ref().map(|entry| entry.mode.to_string()),
-            oid: entry.map(|entry| entry.id),
-        });
-        let (resolved, kept_in) = (resolved.collect(), Some(kept_in));
-        self.close(card, Answer { why, resolved, kept_in, ..self.answer(AnswerKind::Resolved) }, Some(how))
+        })
     }
 
-    /// Keeps what was chosen, beside both sides, from git's collection.
-    fn keep(&self, card: &Card, sides: &Sides, tree: &TreeId) -> Result<CommitId, Error> {
-        let repository = &self.site.repository;
-        let identity = self.site.identity();
-        let author = Signature {
-            identity: crate::git::Identity { name: identity.name, email: identity.email },
-            seconds: (self.site.clock)().as_second(),
-            offset_minutes: 0,
+    /// Keeps what was chosen from git's collection by a ref, beside both sides and whatever the card's own ref keeps.
+    pub(super) fn keep(
+        &self,
+        name: &dyn Fn(&RunId, &AgentName, &CardId) -> RefName,
+        card: &Card,
+        sides: &Sides,
+        tree: &TreeId,
+        what: &str,
+    ) -> Result<CommitId, Error> {
+        let (repository, run) = (&self.site.repository, self.recorder.run().id());
+        let author = self.signature();
+        let Some(agent) = card.agents.first() else {
+            return Err(refused(&card.id, AnswerKind::Resolved, "it is about no agent".to_owned()));
         };
+        let before = repository.load_ref(&RefName::card(run, agent, &card.id))?.map(CommitId::from);
+        let parents: Vec<CommitId> = [sides.ours.clone(), sides.theirs.clone()].into_iter().chain(before).collect();
         let commit = repository.write_commit(&NewCommit {
             tree,
-            parents: &[sides.ours.clone(), sides.theirs.clone()],
+            parents: &parents,
             author: &author,
             committer: &author,
-            message: &format!("Resolution of card {}\n", card.id),
+            message: &format!("{what} of card {}\n", card.id),
         })?;
-        let Some(agent) = card.agents.first() else { return Ok(commit) };
-        let name = RefName::card(self.recorder.run().id(), agent, &card.id);
+        let name = name(run, agent, &card.id);
         let new = commit.object().clone();
         let edit = match repository.load_ref(&name)? {
             Some(old) => RefEdit::Update { name, new, old },
@@ -381,7 +400,17 @@ impl Desk {
         }
     }
 
-    fn answer(&self, kind: AnswerKind) -> Answer {
+    /// Who makes commits here, now.
+    pub(super) fn signature(&self) -> Signature {
+        let identity = self.site.identity();
+        Signature {
+            identity: crate::git::Identity { name: identity.name, email: identity.email },
+            seconds: (self.site.clock)().as_second(),
+            offset_minutes: 0,
+        }
+    }
+
+    pub(super) fn answer(&self, kind: AnswerKind) -> Answer {
         let identity = self.site.identity();
         let by = format!("{} <{}>", identity.name, identity.email);
         Answer { kind, by, why: None, resolved: Vec::new(), kept_in: None }
@@ -394,15 +423,26 @@ impl Desk {
         let subject = card.agents.first().map_or_else(Subject::run, |agent: &AgentName| Subject::agent(agent));
         let closed = CardClosed { card: card.id.clone(), resolution, answer: Some(answer) };
         self.recorder.record(subject, EventKind::CardClosed(closed))?;
+        self.forget_proposal(card)?;
         self.known_card(&card.id)
     }
 }
 
-fn refused(card: &CardId, what: AnswerKind, why: String) -> Error {
+/// What was chosen, as the journal has it.
+pub(super) fn resolved_paths(chosen: Vec<Chosen>) -> Vec<ResolvedPath> {
+    let resolved = chosen.into_iter().map(|(path, entry)| ResolvedPath {
+        path,
+        mode: entry.as_ref().map(|entry| entry.mode.to_string()),
+        oid: entry.map(|entry| entry.id),
+    });
+    resolved.collect()
+}
+
+pub(super) fn refused(card: &CardId, what: AnswerKind, why: String) -> Error {
     Error::NotDecided { card: card.clone(), what, why }
 }
 
-fn listed(paths: &[RepoPath]) -> String {
+pub(super) fn listed(paths: &[RepoPath]) -> String {
     let mut text = paths.iter().take(NAMED).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
     if paths.len() > NAMED {
         text = format!("{text} and {} more", paths.len() - NAMED);

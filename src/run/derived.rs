@@ -64,6 +64,8 @@ impl Derived {
         self.progress_is_owed |= follow(&mut self.progress, &event.kind);
         let card = match &event.kind {
             EventKind::CardOpened(card) => Some(&card.id),
+            EventKind::CardProposed(proposed) => Some(&proposed.card),
+            EventKind::ProposalDiscarded(discarded) => Some(&discarded.card),
             EventKind::CardClosed(closed) => Some(&closed.card),
             _ => None,
         };
@@ -166,6 +168,8 @@ fn follow(progress: &mut Option<GitProgressState>, kind: &EventKind) -> bool {
         | EventKind::EffectConfirmed(_)
         | EventKind::EffectReleased(_)
         | EventKind::CardOpened(_)
+        | EventKind::CardProposed(_)
+        | EventKind::ProposalDiscarded(_)
         | EventKind::CardClosed(_)
         | EventKind::OverlapPredicted(_)
         | EventKind::TargetMoved(_)

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::model::card::{Card, CardKind, CardState};
+use crate::model::card::{Card, CardKind, CardOption, CardState, CompleteCard, ConflictMessage, Sides};
 use crate::model::change::GitProgressState;
 use crate::model::event::{
     AgentBrief, AttemptFinished, CandidateAdvanced, Currency, Event, EventKind, Identity, Invocation, MergePreviewed,
@@ -64,7 +64,7 @@ impl Story {
             tell(Subject::attempt(&name(), 1), EventKind::AttemptFinished(finished(outcome)));
         }
         if self.card {
-            tell(Subject::agent(&name()), EventKind::CardOpened(Box::new(card())));
+            tell(Subject::agent(&name()), EventKind::CardOpened(CompleteCard::new(card()).unwrap()));
         }
         if let Some(result) = self.preview {
             let previewed = previewed(result, commit(self.previewed_snapshot));
@@ -148,16 +148,18 @@ fn card() -> Card {
         kind: CardKind::Conflict,
         state: CardState::NeedsHuman,
         agents: vec![name()],
-        paths: Vec::new(),
+        paths: vec!["a".into()],
         summary: "it conflicts".to_owned(),
-        sides: None,
+        sides: Some(Sides { ours: commit('a'), theirs: commit('b'), base: None }),
         stages: Vec::new(),
-        messages: Vec::new(),
-        fingerprint: String::new(),
-        options: Vec::new(),
+        messages: vec![ConflictMessage { kind: "k".to_owned(), paths: Vec::new(), text: "t".to_owned() }],
+        fingerprint: "f".to_owned(),
+        options: vec![CardOption { title: "t".to_owned(), command: "sandbox merge".to_owned() }],
         request: None,
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

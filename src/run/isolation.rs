@@ -14,6 +14,7 @@ pub(super) type LeftOut = BTreeMap<String, Vec<&'static str>>;
 
 /// Lets every box of a plan do without `layers`, for a verb that was told so.
 pub(super) fn allow(plan: &mut Plan, layers: &BTreeSet<Layer>) {
+    plan.sandbox.allow_degraded.extend(layers);
     for agent in &mut plan.agents {
         agent.sandbox.allow_degraded.extend(layers);
     }

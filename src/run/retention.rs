@@ -44,6 +44,8 @@ pub enum Owner {
     Verify,
     /// The user's own git hook.
     Hook,
+    /// A command that was to resolve a conflict.
+    Resolver,
     /// The person who merges a conflict by hand.
     Card {
         /// The card.
@@ -61,6 +63,7 @@ impl fmt::Display for Owner {
             Self::Agent(name) => f.pad(name.as_str()),
             Self::Verify => f.pad("verify"),
             Self::Hook => f.pad("hook"),
+            Self::Resolver => f.pad("resolver"),
             Self::Card { id, .. } => write!(f, "card {id}"),
             Self::Unknown(name) => f.pad(name),
         }
@@ -316,9 +319,12 @@ fn spread(run: &RunFacts, (action, reason): Verdict) -> RunPlan {
         Owner::Card { id, open: true } => (Action::Keep, Reason::CardOpen(id.clone())),
         Owner::Card { open: false, .. } if can_be_read => (Action::Remove, Reason::CardClosed),
         Owner::Unknown(_) if can_be_read => (Action::Keep, Reason::NotKnown),
-        Owner::Agent(_) | Owner::Verify | Owner::Hook | Owner::Card { open: false, .. } | Owner::Unknown(_) => {
-            (action, reason.clone())
-        }
+        Owner::Agent(_)
+        | Owner::Verify
+        | Owner::Resolver
+        | Owner::Hook
+        | Owner::Card { open: false, .. }
+        | Owner::Unknown(_) => (action, reason.clone()),
     };
     let worktrees: Vec<Verdict> = run.worktrees.iter().map(of_worktree).collect();
     let stays = worktrees.iter().any(|(action, _)| *action == Action::Keep);

@@ -62,7 +62,7 @@ fn check(facts: &[RunFacts], limits: &Limits, named: bool) {
         for (tree, verdict) in facts.worktrees.iter().zip(&plan.worktrees) {
             match &tree.owner {
                 Owner::Card { open: true, .. } | Owner::Unknown(_) => assert!(!goes(verdict), "{case}"),
-                Owner::Agent(_) | Owner::Verify | Owner::Hook | Owner::Card { open: false, .. } => {}
+                Owner::Agent(_) | Owner::Verify | Owner::Resolver | Owner::Hook | Owner::Card { open: false, .. } => {}
             }
         }
         let of_agents = facts.worktrees.iter().zip(&plan.worktrees);
@@ -114,7 +114,12 @@ fn nothing_pinned_goes_and_no_more_than_the_limits_say() {
                     for run in &mut facts {
                         run.record = record.clone().map(|pin| RecordFacts { bytes: 10, pin });
                     }
-                    facts[1].worktrees.extend([tree(Owner::Verify, 5), tree(Owner::Hook, 6), tree(card(false), 7)]);
+                    facts[1].worktrees.extend([
+                        tree(Owner::Verify, 5),
+                        tree(Owner::Hook, 6),
+                        tree(Owner::Resolver, 8),
+                        tree(card(false), 7),
+                    ]);
                     facts[2].worktrees.extend([tree(card(true), 3), tree(Owner::Unknown("who".to_owned()), 4)]);
                     for limits in all_limits() {
                         for named in [false, true] {

@@ -80,6 +80,7 @@ pub(super) fn strays(site: &Site, seen: &[Seen]) -> Result<Vec<Stray>, Error> {
                     Occupant::Agent { name, .. } => name.to_string(),
                     Occupant::Verify => "verify".to_owned(),
                     Occupant::Hook => "hook".to_owned(),
+                    Occupant::Resolver(_) => "resolver".to_owned(),
                     Occupant::Card(card) => format!("card {card}"),
                 };
                 strays.push(Stray { run, owner, path: place.worktree().to_owned(), bytes: size_of(&place)? });
@@ -128,6 +129,7 @@ fn facts<'p>(
         let owner = match occupant {
             Occupant::Verify => Owner::Verify,
             Occupant::Hook => Owner::Hook,
+            Occupant::Resolver(_) => Owner::Resolver,
             Occupant::Card(id) => {
                 Owner::Card { id: id.clone(), open: !state.is_some_and(|state| is_closed(state, id)) }
             }

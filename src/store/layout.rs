@@ -185,6 +185,16 @@ impl RunDir {
         self.cards().join(format!("{id}.json"))
     }
 
+    /// What commands printed that were to resolve one card.
+    pub fn resolver_output(&self, card: &CardId) -> PathBuf {
+        self.root.join("resolve").join(format!("{card}.log"))
+    }
+
+    /// What such commands asked of the network.
+    pub fn resolver_network(&self) -> PathBuf {
+        self.root.join("resolve").join("network.jsonl")
+    }
+
     /// What belongs to one agent.
     pub fn agent(&self, agent: &AgentName) -> PathBuf {
         self.root.join("agents").join(agent.as_str())
@@ -305,6 +315,8 @@ pub enum Occupant {
     Card(CardId),
     /// The user's own git hook, before a landing.
     Hook,
+    /// A command that resolves a conflict.
+    Resolver(CardId),
 }
 
 impl Occupant {
@@ -343,6 +355,7 @@ impl Workplaces {
             Occupant::Verify => format!("{run}--verify"),
             Occupant::Card(card) => format!("{run}--card.{card}"),
             Occupant::Hook => format!("{run}--hook.merge"),
+            Occupant::Resolver(card) => format!("{run}--resolve.{card}"),
         };
         Workplace { worktree: self.root.join(&name), private: self.private_root().join(&name), name }
     }
@@ -359,6 +372,9 @@ impl Workplaces {
         }
         if let Some(card) = rest.strip_prefix("card.").and_then(|card| card.parse::<CardId>().ok()) {
             return Some((run, Occupant::Card(card)));
+        }
+        if let Some(card) = rest.strip_prefix("resolve.").and_then(|card| card.parse::<CardId>().ok()) {
+            return Some((run, Occupant::Resolver(card)));
         }
         let (name, generation) = match rest.split_once('.') {
             None => (rest, 1),

@@ -50,6 +50,8 @@ fn card(id: &str) -> Card {
         request: None,
         resolution: None,
         answer: None,
+        proposal: None,
+        history: Vec::new(),
     }
 }
 

@@ -14,8 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sandbox::{BoxError, Command as BoxCommand, Enforcement, Launcher, Sandbox, SpawnError, Stdio};
-use tokio::time::Instant;
+use sandbox::Enforcement;
 use tokio_util::sync::CancellationToken;
 
 use super::decision::{Decision, Ran, Scan, decide, wants_scan};
@@ -24,19 +23,18 @@ use super::error::Error;
 use super::parser::{Parsed, Parser};
 use super::scan;
 use super::transcript::Transcript;
-use crate::agent::attempt::{not_started, with_causes};
+use crate::agent::attempt::with_causes;
 use crate::agent::clock::WorkClock;
-use crate::agent::network::{self, Gateway};
-use crate::agent::output::{Allowance, OutputLog};
-use crate::agent::supervise::{Bounds, Ended, Happening, Supervisor, output_pipe};
+use crate::agent::errand::{self, Errand};
+use crate::agent::network;
+use crate::agent::output::Allowance;
+use crate::agent::supervise::Bounds;
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Head, Place};
 use crate::model::event::{EventKind, Subject, VerifierFresh, VerifyFinished};
 use crate::model::plan::VerifySettings;
 use crate::model::receipt::{Receipt, ReceiptKey, VerificationResult};
-use crate::model::refusal::Refusal;
 use crate::model::{Verdict, VerifyStatus};
-use crate::store::lock::hold_workplace;
 use crate::store::{Occupant, Record, RunDir, StateDir, Workplace, Workplaces, failpoint, receipts};
 use crate::workspace::{self, Commission, Workspace, working_box};
 
@@ -132,12 +130,6 @@ struct Trial {
     refused: Vec<String>,
 }
 
-impl Trial {
-    fn not_started(why: String) -> Self {
-        Self { ran: Ran::NotStarted(why), transcript: Transcript::default(), took: Duration::ZERO, refused: Vec::new() }
-    }
-}
-
 impl<'a> Judge<'a> {
     fn new(of: &'a Verification<'a>) -> Self {
         let Verification { settings, capturer, candidate, .. } = of;
@@ -218,93 +210,47 @@ impl<'a> Judge<'a> {
         Ok(made)
     }
 
-    /// Starts the box, runs the command in it, and ends the box whatever happened.
+    /// Runs the command in a box of its own.
     async fn try_in(&self, workspace: &Workspace, log: &Path) -> Result<Trial, Error> {
-        let enforcement = match &self.enforcement {
-            Ok(enforcement) => enforcement,
-            Err(why) => return Ok(Trial::not_started(why.clone())),
+        let mut transcript = Transcript::default();
+        let tried = match &self.enforcement {
+            Ok(enforcement) => self.run_command(enforcement, workspace, log, &mut transcript).await?,
+            Err(why) => errand::Ran::not_started(why.clone()),
         };
-        let Capturer { host, surroundings, .. } = self.of.capturer;
-        tokio::task::block_in_place(|| workspace.enter(host.form(), surroundings))?;
-        let trial = self.try_behind(enforcement, workspace, log).await;
-        match tokio::task::block_in_place(|| workspace.leave()) {
-            Ok(()) => trial,
-            Err(error @ workspace::Error::Tampered { .. }) => Ok(Trial::not_started(error.to_string())),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The same, in a worktree that is ready for it.
-    async fn try_behind(&self, enforcement: &Enforcement, workspace: &Workspace, log: &Path) -> Result<Trial, Error> {
-        let host = &self.of.capturer.environment;
-        let proxy = match network::prepare(&self.of.settings.sandbox.network, host, network::OF_VERIFIER).await {
-            Ok(proxy) => proxy,
-            Err(why) => return Ok(Trial::not_started(why)),
+        let errand::Ran { end, took, refused } = tried;
+        let ran = match end {
+            Ok(ended) => Ran::Ended(ended),
+            Err(why) => Ran::NotStarted(why),
         };
-        let launcher = Launcher::new(&host.program);
-        let held = tokio::task::block_in_place(|| hold_workplace(&workspace.place))?;
-        let boxed = match Sandbox::start_holding(enforcement, &launcher, held).await {
-            Ok(boxed) => boxed,
-            Err(error) if Refusal::behind(&error).is_some_and(Refusal::is_lack) => {
-                return Err(Error::Watch(crate::change::Error::Start(error).into()));
-            }
-            Err(error) => return Ok(Trial::not_started(with_causes(&error))),
-        };
-        failpoint::after("box", "verifier");
-        let open = |setup| Gateway::open(&boxed, setup, self.of.run.verify_network(), self.of.number);
-        let gateway = proxy.map(open).transpose().map_err(crate::agent::Error::Pipe)?.flatten();
-        let mut trial = self.run_command(&boxed, enforcement, workspace, log).await;
-        let closed = boxed.shutdown().await;
-        if let (Some(gateway), Ok(trial)) = (gateway, &mut trial) {
-            trial.refused = gateway.close().await;
-        }
-        match closed {
-            Ok(()) => trial,
-            // What may still write into the tree leaves nothing to believe.
-            Err(error @ BoxError::Escaped) => Ok(Trial::not_started(error.to_string())),
-            Err(error) => Err(Error::Box(error)),
-        }
+        Ok(Trial { ran, transcript, took, refused })
     }
 
     async fn run_command(
         &self,
-        boxed: &Sandbox,
         enforcement: &Enforcement,
         workspace: &Workspace,
         log: &Path,
-    ) -> Result<Trial, Error> {
-        let begun = Instant::now();
-        let mut log = OutputLog::open(log)?;
-        let (stdout, stderr, output) = output_pipe()?;
-        let mut command = BoxCommand::new(self.of.settings.command.iter().map(OsString::from))
-            .cwd(workspace.place.worktree())
-            .stdout(Stdio::Fd(stdout))
-            .stderr(Stdio::Fd(stderr));
-        if let Some(workdir) = &self.of.settings.workdir {
-            command = command.below(workdir);
-        }
-        for (name, value) in self.variables(enforcement) {
-            command = command.env(name, value);
-        }
-        let child = match boxed.spawn(command).await {
-            Ok(child) => child,
-            Err(SpawnError::Box(error)) => return Err(Error::Box(error)),
-            Err(error) => return Ok(Trial::not_started(not_started(&error, self.of.settings.workdir.as_deref()))),
+        transcript: &mut Transcript,
+    ) -> Result<errand::Ran, Error> {
+        let errand = Errand {
+            whose: "verifier",
+            capturer: self.of.capturer,
+            enforcement,
+            workspace,
+            network: &self.of.settings.sandbox.network,
+            network_of: network::OF_VERIFIER,
+            network_log: self.of.run.verify_network(),
+            number: self.of.number,
+            command: &self.of.settings.command,
+            workdir: self.of.settings.workdir.as_deref(),
+            variables: self.variables(),
+            log,
         };
-        failpoint::after("command", "verifier");
-        let mut bounds = self.bounds();
-        let mut transcript = Transcript::default();
-        let mut supervisor = Supervisor::new(child, output, &bounds);
-        let ended: Ended = loop {
-            let mut on_output = |chunk: &[u8]| transcript.push(chunk);
-            match supervisor.next(boxed, &mut bounds, &mut log, &mut on_output, None).await? {
-                Happening::Ended(ended) => break ended,
-                Happening::Requested(request) => {
-                    request.asker.answer(Err("a verifier has no turns, and asks for nothing".to_owned())).await;
-                }
-            }
-        };
-        Ok(Trial { ran: Ran::Ended(ended), transcript, took: begun.elapsed(), refused: Vec::new() })
+        let ran = errand::run(&errand, self.bounds(), &mut |chunk| transcript.push(chunk)).await;
+        ran.map_err(|error| match error {
+            crate::agent::Error::Box(error) => Error::Box(error),
+            error => error.into(),
+        })
     }
 
     fn bounds(&self) -> Bounds {
@@ -319,12 +265,10 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn variables(&self, enforcement: &Enforcement) -> Vec<(OsString, OsString)> {
+    fn variables(&self) -> Vec<(OsString, OsString)> {
         let Verification { capturer, settings, run, .. } = self.of;
         let (passed, _) = passed(&capturer.environment, settings);
         let mut variables: Vec<(OsString, OsString)> = passed.into_iter().collect();
-        variables.extend(workspace::box_variables(&capturer.environment, enforcement));
-        variables.extend(workspace::network_variables(&settings.sandbox.network));
         variables.push(("SANDBOX_RUN".into(), run.id().as_str().into()));
         variables.push(("SANDBOX_VERIFY".into(), "1".into()));
         variables

@@ -9,7 +9,7 @@ use crate::flow::plan;
 use crate::world::World;
 
 /// `b` conflicts with `a` in one file, and changes another beside it.
-const CONFLICT: &str = r#"
+pub(crate) const CONFLICT: &str = r#"
 [run]
 name = "duel"
 [verify]
@@ -25,7 +25,7 @@ run = ["sh", "-ec", "mkdir -p docs; echo from b > docs/shared; echo b > docs/b"]
 "#;
 
 /// `wide` goes beyond what it owns.
-const SCOPE: &str = r#"
+pub(crate) const SCOPE: &str = r#"
 [run]
 name = "duel"
 [verify]
@@ -35,7 +35,7 @@ owns = ["docs/mine"]
 run = ["sh", "-ec", "mkdir -p docs; echo 1 > docs/mine; echo 2 > docs/theirs"]
 "#;
 
-fn world(text: &str) -> World {
+pub(crate) fn world(text: &str) -> World {
     let world = World::new();
     world.write("docs/shared", "base\n");
     world.git(&["add", "docs/shared"]);
@@ -44,20 +44,20 @@ fn world(text: &str) -> World {
     world
 }
 
-fn card(world: &World) -> Value {
+pub(crate) fn card(world: &World) -> Value {
     let board = world.sandbox(&["board", "--json"]).expect(0).json();
     let cards = board["data"]["lanes"][0]["cards"].as_array().unwrap().clone();
     assert_eq!(cards.len(), 1, "{board:#}");
     cards[0].clone()
 }
 
-fn id(world: &World) -> String {
+pub(crate) fn id(world: &World) -> String {
     card(world)["id"].as_str().unwrap().to_owned()
 }
 
 /// Merges, lands, and says what stands in the conflicting file.
 #[track_caller]
-fn land(world: &World) -> String {
+pub(crate) fn land(world: &World) -> String {
     world.sandbox(&["merge"]).expect(0);
     world.sandbox(&["land"]).expect(0);
     assert_eq!(world.git(&["show", "main:docs/b"]), "b", "what did not conflict came along");

@@ -166,6 +166,12 @@ fn every_place_on_disk_is_documented() {
         (folder.hook_output("12-landed"), "hooks/<seq>-<hook>.log"),
         (folder.output(&agent, TurnId::new(1, 1)), "agents/<agent>/output/<attempt>.<turn>.log"),
         (folder.verify_output(1), "verify/<n>.log"),
+        (folder.resolver_output(&"c1a2".parse().unwrap()), "resolve/<card>.log"),
+        (folder.resolver_network(), "resolve/network.jsonl"),
+        (
+            work.place(&run, &Occupant::Resolver("c1a2".parse().unwrap())).worktree().to_owned(),
+            "<run>--resolve.<card>/",
+        ),
         (place.worktree().to_owned(), "<run>--<agent>/"),
         (place.git(), "git/"),
         (place.capture(), "capture/"),

@@ -200,6 +200,7 @@ impl World {
             message: None,
             timeout: None,
             workspace: WorkspaceSettings::default(),
+            sandbox: crate::model::plan::SandboxSettings::default(),
             verify: None,
             protect: Vec::new(),
             hooks: Hooks::default(),

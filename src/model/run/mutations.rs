@@ -1,7 +1,6 @@
 //! How what waits to be put on a branch stands: read off the journal, and asked before anything is written into it.
 
 use crate::model::AgentName;
-use crate::model::card::Card;
 use crate::model::currency::{Claim, Input, Item, Refusal, Release, Sight, State, step};
 use crate::model::event::{
     CandidateAdvanced, CardClosed, Currency, Effect, EffectKind, EventKind, Invocation, MergePreviewed, PreviewResult,
@@ -133,7 +132,7 @@ impl RunState {
                 }
             }
             EventKind::CardOpened(card) => {
-                if reading == Reading::Before && !is_complete(card) {
+                if reading == Reading::Before && !card.missing().is_empty() {
                     return Err(Refusal::IncompleteCard);
                 }
             }
@@ -150,6 +149,8 @@ impl RunState {
                 }
             }
             EventKind::CardClosed(_)
+            | EventKind::CardProposed(_)
+            | EventKind::ProposalDiscarded(_)
             | EventKind::RunStarted(_)
             | EventKind::RunFinished(_)
             | EventKind::RunPaused(_)
@@ -271,9 +272,4 @@ fn previewed_item(course: &mut Course<'_>, subject: &Subject, previewed: &MergeP
         PreviewResult::Blocked | PreviewResult::Error | PreviewResult::SetAside => Input::Unclear(&sight),
     };
     course.look(&Place::Merging(agent.clone()), &sight, &input)
-}
-
-/// Whether a card says what it is about, for what reason, and what can be done.
-fn is_complete(card: &Card) -> bool {
-    !card.agents.is_empty() && !card.summary.is_empty() && !card.fingerprint.is_empty() && !card.options.is_empty()
 }

@@ -29,6 +29,8 @@ pub fn durability(kind: &EventKind) -> Durability {
         | EventKind::EffectConfirmed(_)
         | EventKind::EffectReleased(_)
         | EventKind::CardOpened(_)
+        | EventKind::CardProposed(_)
+        | EventKind::ProposalDiscarded(_)
         | EventKind::CardClosed(_)
         | EventKind::CandidateAdvanced(_)
         | EventKind::VerifyFinished(_)
