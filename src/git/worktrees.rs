@@ -183,7 +183,7 @@ impl Repository {
             );
             return Err(odd(detail));
         }
-        let head: CommitId = parsed(asked.what(), &String::from_utf8_lossy(&lines[end..]).trim_start())?;
+        let head: CommitId = parsed(asked.what(), String::from_utf8_lossy(&lines[end..]).trim_start())?;
         if head != *addition.commit {
             return Err(odd(format!("it stands at {head}, not at {}", addition.commit)));
         }

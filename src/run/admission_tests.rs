@@ -10,7 +10,7 @@ use crate::store::{RunLock, StateDir, atomic};
 const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
-fn line(seq: u64, kind: &str, agent: Option<&str>, data: Value) -> Event {
+fn line(seq: u64, kind: &str, agent: Option<&str>, data: &Value) -> Event {
     let mut line = json!({
         "v": 1, "seq": seq, "timestamp": "2026-03-04T10:20:10Z", "runId": "login-1", "type": kind, "data": data,
     });
@@ -66,7 +66,7 @@ fn open(folder: &std::path::Path) -> Recorder {
     Recorder::new(writer, &opened.events, Box::new(Quiet))
 }
 
-fn tell(recorder: &Recorder, kind: &str, agent: Option<&str>, data: Value) -> Result<(), Refusal> {
+fn tell(recorder: &Recorder, kind: &str, agent: Option<&str>, data: &Value) -> Result<(), Refusal> {
     let event = line(1, kind, agent, data);
     match recorder.record(event.subject, event.kind) {
         Ok(_) => Ok(()),
@@ -113,7 +113,7 @@ fn what_must_not_follow_does_not_get_into_the_journal() {
     ];
     let mut written = 0;
     for (at, (kind, agent, data, wanted)) in steps.into_iter().enumerate() {
-        assert_eq!(tell(&recorder, kind, agent, data).err(), wanted, "step {at}: {kind}");
+        assert_eq!(tell(&recorder, kind, agent, &data).err(), wanted, "step {at}: {kind}");
         written += u64::from(wanted.is_none());
         assert_eq!(recorder.state().last_seq, written, "step {at}: {kind}");
     }
@@ -124,29 +124,29 @@ fn what_must_not_follow_does_not_get_into_the_journal() {
 fn who_takes_a_run_over_settles_what_was_claimed_and_knows_what_was_tried() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = open(folder.path());
-    tell(&recorder, "run.started", None, started()).unwrap();
-    tell(&recorder, "merge.previewed", Some("a"), previewed("k", "clean", &[])).unwrap();
-    tell(&recorder, "effect.claimed", None, effect("merge", Some(1), Some("k"))).unwrap();
+    tell(&recorder, "run.started", None, &started()).unwrap();
+    tell(&recorder, "merge.previewed", Some("a"), &previewed("k", "clean", &[])).unwrap();
+    tell(&recorder, "effect.claimed", None, &effect("merge", Some(1), Some("k"))).unwrap();
     drop(recorder);
     let recorder = open(folder.path());
     assert_eq!(merging(&recorder.state()), (State::Reconciling, Mutation::Begun, 0));
-    assert_eq!(tell(&recorder, "candidate.advanced", None, advanced(A, None)), Err(Refusal::ClaimOpen));
+    assert_eq!(tell(&recorder, "candidate.advanced", None, &advanced(A, None)), Err(Refusal::ClaimOpen));
     let mut undone = effect("merge", Some(2), Some("k"));
     undone["release"] = "undone".into();
-    tell(&recorder, "effect.released", None, undone).unwrap();
+    tell(&recorder, "effect.released", None, &undone).unwrap();
     drop(recorder);
     let recorder = open(folder.path());
     assert_eq!(merging(&recorder.state()), (State::Observed, Mutation::None, 1), "from the journal alone");
-    tell(&recorder, "effect.claimed", None, effect("merge", Some(3), Some("k"))).unwrap();
+    tell(&recorder, "effect.claimed", None, &effect("merge", Some(3), Some("k"))).unwrap();
     let mut again = effect("merge", Some(3), Some("k"));
     again["release"] = "untouched".into();
-    tell(&recorder, "effect.released", None, again).unwrap();
+    tell(&recorder, "effect.released", None, &again).unwrap();
     drop(recorder);
     let recorder = open(folder.path());
-    assert_eq!(tell(&recorder, "effect.claimed", None, effect("merge", Some(4), Some("k"))), Err(Refusal::Spent));
+    assert_eq!(tell(&recorder, "effect.claimed", None, &effect("merge", Some(4), Some("k"))), Err(Refusal::Spent));
     let mut asked = effect("merge", Some(4), Some("k"));
     asked["asked"] = "user".into();
-    assert_eq!(tell(&recorder, "effect.claimed", None, asked), Ok(()));
+    assert_eq!(tell(&recorder, "effect.claimed", None, &asked), Ok(()));
 }
 
 /// What versions wrote that claimed landings only, and told neither who nor how.
@@ -154,8 +154,7 @@ fn who_takes_a_run_over_settles_what_was_claimed_and_knows_what_was_tried() {
 fn an_older_journal_is_read_for_what_it_says() {
     let fold = |lines: &[(&str, Option<&str>, Value)]| {
         let numbered = (1..).zip(lines);
-        let events: Vec<Event> =
-            numbered.map(|(seq, (kind, agent, data))| line(seq, kind, *agent, data.clone())).collect();
+        let events: Vec<Event> = numbered.map(|(seq, (kind, agent, data))| line(seq, kind, *agent, data)).collect();
         RunState::fold("login-1".parse().unwrap(), &events)
     };
     let merged = vec![

@@ -267,7 +267,7 @@ impl Finish<'_> {
             let settled = self.stage(stage, async {
                 let settled = tokio::task::block_in_place(|| {
                     settle(repository, state_dir, self.recorder, &claim, Patience::default(), &|holder| {
-                        self.recorder.warn(&waiting_words(holder))
+                        self.recorder.warn(&waiting_words(holder));
                     })
                 })?;
                 let told = match &settled {

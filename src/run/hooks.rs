@@ -49,7 +49,7 @@ pub(super) fn of_settings(config: &Config) -> Result<Hooks, Error> {
         let Some(name) = key.strip_prefix(SECTION) else { continue };
         let value = value.map(String::from_utf8_lossy).unwrap_or_default();
         if name == "timeout" {
-            let timeout = value.parse::<SignedDuration>().ok().filter(|timeout| timeout.is_positive());
+            let timeout = value.parse::<SignedDuration>().ok().filter(SignedDuration::is_positive);
             hooks.timeout = timeout.ok_or_else(|| refused(&key, "is no duration such as `30s`"))?;
             continue;
         }

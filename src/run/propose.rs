@@ -352,13 +352,14 @@ mod tests {
         Entry { mode: Mode::FILE, id }
     }
 
+    type Row<'a> = (&'a [Stage], Option<char>, Option<char>, bool);
+
     #[test]
     fn what_was_left_in_conflict() {
         let stage = |path: &str, side| Stage { path: path.into(), side, entry: entry('1') };
         let both = [stage("a", Side::Ours), stage("a", Side::Theirs)];
         let one = [stage("a", Side::Base), stage("a", Side::Theirs)];
         let at = |digit: Option<char>| vec![(RepoPath::from("a"), digit.map(entry))];
-        type Row<'a> = (&'a [Stage], Option<char>, Option<char>, bool);
         let table: [Row<'_>; 8] = [
             (&both, Some('1'), Some('1'), true),
             (&both, Some('1'), Some('2'), false),

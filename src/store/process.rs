@@ -35,7 +35,7 @@ pub fn has_open(file: &Path) -> Result<bool, Error> {
     let processes = std::fs::read_dir("/proc").map_err(Error::io("read", Path::new("/proc")))?;
     // Those of others cannot be looked at, and those that end meanwhile are gone.
     let opened = processes.flatten().filter_map(|process| std::fs::read_dir(process.path().join("fd")).ok());
-    let mut links = opened.flat_map(|files| files.flatten()).filter_map(|file| std::fs::read_link(file.path()).ok());
+    let mut links = opened.flat_map(Iterator::flatten).filter_map(|file| std::fs::read_link(file.path()).ok());
     Ok(links.any(|link| link == wanted))
 }
 

@@ -42,22 +42,22 @@ const CASES: [Case; 20] = [
     ("orphan", "git checkout -q --orphan new; c one", Err("commit ")),
     ("forged", "c one; git update-ref HEAD $(git commit-tree -p HEAD -p HEAD~2 -m joined HEAD^{tree})", Err("commit ")),
     ("trailer", "c one 'Sandbox-Contract: kept'", Err("commit ")),
-    ("control", r#"echo x > control/x; git add -A; printf 'red \033[31m\n' | git commit -qF -"#, Err("commit ")),
+    ("control", r"echo x > control/x; git add -A; printf 'red \033[31m\n' | git commit -qF -", Err("commit ")),
     (
         "latin",
-        r#"echo x > latin/x; git add -A; printf 'caf\351\n' | git -c i18n.commitEncoding=ISO-8859-1 commit -qF -"#,
+        r"echo x > latin/x; git add -A; printf 'caf\351\n' | git -c i18n.commitEncoding=ISO-8859-1 commit -qF -",
         Err("commit "),
     ),
     ("long", "c one; yes | head -c 70000 > m; git commit -q --amend -F m; rm m", Err("commit ")),
     ("future", "GIT_AUTHOR_DATE='@9000000000 +0000' c one", Err("commit ")),
     (
         "nameless",
-        r#"echo x > nameless/x; printf 'tree TREE\nparent PARENT\nauthor ... <a@b> 1700000000 +0000\ncommitter C <a@b> 1700000000 +0000\n\nx\n' | raw"#,
+        r"echo x > nameless/x; printf 'tree TREE\nparent PARENT\nauthor ... <a@b> 1700000000 +0000\ncommitter C <a@b> 1700000000 +0000\n\nx\n' | raw",
         Err("commit "),
     ),
     (
         "signed",
-        r#"echo x > signed/x; printf 'tree TREE\nparent PARENT\nauthor Ann <a@b> 1700000000 +0130\ncommitter C <a@b> 1700000000 +0000\ngpgsig -----BEGIN PGP SIGNATURE-----\n nonsense\n -----END PGP SIGNATURE-----\n\nsigned\n\nSigned-off-by: Ann <a@b>\n' | raw"#,
+        r"echo x > signed/x; printf 'tree TREE\nparent PARENT\nauthor Ann <a@b> 1700000000 +0130\ncommitter C <a@b> 1700000000 +0000\ngpgsig -----BEGIN PGP SIGNATURE-----\n nonsense\n -----END PGP SIGNATURE-----\n\nsigned\n\nSigned-off-by: Ann <a@b>\n' | raw",
         Ok(1),
     ),
     (
@@ -85,10 +85,10 @@ const REASONS: [(&str, &str); 12] = [
 
 fn plan_of(cases: &[(&str, &str)], head: &str) -> String {
     let mut text = format!("[run]\nname = \"h\"\n{head}\n[verify]\ncommand = [\"true\"]\n");
-    for (agent, script) in cases {
+    text.extend(cases.iter().map(|(agent, script)| {
         let script = serde_json::to_string(&format!("{TOOLS}{script}")).unwrap();
-        text.push_str(&format!("[agents.{agent}]\nowns = [\"{agent}/**\"]\nrun = [\"sh\", \"-ec\", {script}]\n"));
-    }
+        format!("[agents.{agent}]\nowns = [\"{agent}/**\"]\nrun = [\"sh\", \"-ec\", {script}]\n")
+    }));
     text
 }
 

@@ -45,7 +45,7 @@ fn each_point_has_its_command_run_with_the_event() {
     world.script("keep", KEEP);
     world.set("GIT_AUTHOR_NAME", "leaks");
     let points = ["run_started", "agent_finished", "card_opened", "gate_decided", "landed"];
-    let hooks: String = points.iter().map(|point| format!("{point} = [\"keep\", \"{point}\"]\n")).collect();
+    let hooks = points.map(|point| format!("{point} = [\"keep\", \"{point}\"]\n")).concat();
     world.git(&["config", "sandbox.hook.landed", "keep 'of settings'"]);
     world.git(&["config", "sandbox.hook.agentFinished", "keep \"of agents\""]);
     let text = format!("[run]\nname = \"h\"\n[hooks]\n{hooks}{AGENT}");
@@ -184,7 +184,7 @@ run = ["sh", "-c", "if [ $SANDBOX_ATTEMPT = 1 ]; then exec sleep 1000; fi; echo 
     let path = world.store().join("runs/h-1/journal.jsonl");
     let text = fs::read_to_string(&path).unwrap();
     let upto = text.lines().position(|line| line.contains("\"hook.finished\"")).unwrap();
-    let cut: String = text.lines().take(upto).map(|line| format!("{line}\n")).collect();
+    let cut: String = text.split_inclusive('\n').take(upto).collect();
     assert!(cut.contains("run.started"));
     fs::write(&path, cut).unwrap();
     world.sandbox(&["resume"]);

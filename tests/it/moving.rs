@@ -88,8 +88,8 @@ fn effects(world: &World, run: &str, kind: &str) -> Vec<String> {
     of_kind
         .map(|event| {
             let attempt = event["data"]["attempt"].as_u64().or_else(|| event["data"]["works"][0]["attempt"].as_u64());
-            let word = event["type"].as_str().unwrap().trim_start_matches("effect.").to_owned();
-            format!("{word} {}", attempt.unwrap_or(0))
+            let name = event["type"].as_str().unwrap().trim_start_matches("effect.").to_owned();
+            format!("{name} {}", attempt.unwrap_or(0))
         })
         .collect()
 }

@@ -201,14 +201,14 @@ fn folding_in_parts_equals_folding_all() {
     let events = journal_of_a_life();
     assert!(events.len() > 40, "{}", events.len());
     let run = events[0].run_id.clone();
-    let cases = (Just(events).prop_shuffle(), 0.0..1.0_f64, any::<bool>());
+    let cases = (Just(events).prop_shuffle(), any::<prop::sample::Index>(), any::<bool>());
     let config = ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() };
     let checked = TestRunner::new(config).run(&cases, |(mut events, cut, in_order)| {
         if in_order {
             events.sort_by_key(|event| event.seq);
         }
         let all = RunState::fold(run.clone(), &events);
-        let (prefix, rest) = events.split_at((events.len() as f64 * cut) as usize);
+        let (prefix, rest) = events.split_at(cut.index(events.len()));
         let mut parts = RunState::fold(run.clone(), prefix);
         for event in rest {
             parts.apply(event);

@@ -159,9 +159,12 @@ fn what_can_be_mended_is() {
 /// A verb, its exit code, and what it says.
 type Says = (&'static [&'static str], i32, &'static str);
 
+/// What the user does, how, and what is said then.
+type Mishap = (&'static str, fn(&mut Story), &'static [Says]);
+
 #[test]
 fn what_cannot_be_mended_is_named() {
-    let cases: [(&str, fn(&mut Story), &[Says]); 7] = [
+    let cases: [Mishap; 7] = [
         (
             "deletes the worktrees",
             |story| {

@@ -186,7 +186,9 @@ fn replay(git: &Git, commits: usize, apart: usize) -> (usize, BTreeMap<String, u
             Preview::Clean { .. } => vec!["clean".to_owned()],
             Preview::Conflict(conflict) => conflict.kinds.clone(),
         };
-        found.into_iter().for_each(|kind| *kinds.entry(kind).or_insert(0) += 1);
+        for kind in found {
+            *kinds.entry(kind).or_insert(0) += 1;
+        }
         merges += 1;
     }
     (merges, kinds)

@@ -56,7 +56,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 type Files = std::collections::BTreeMap<&'static str, (&'static str, String)>;
 
 fn lines(of: &str) -> String {
-    (0..12).map(|line| format!("{of} {line}\n")).collect()
+    (0..12).map(|line| [of, " ", &line.to_string(), "\n"].concat()).collect()
 }
 
 /// Puts a file where nothing but a file may be.
@@ -126,7 +126,7 @@ const NAMES: [&str; 5] = ["one", "two", "three", "four", "five"];
 fn owns(globs: &[&str], path: &str) -> bool {
     globs.iter().any(|glob| match *glob {
         "**" => true,
-        "*.txt" => !path.contains('/') && path.ends_with(".txt"),
+        "*.txt" => path.strip_suffix(".txt").is_some_and(|stem| !stem.contains('/')),
         "src/*" => path.strip_prefix("src/").is_some_and(|rest| !rest.contains('/')),
         glob => glob.strip_suffix("**").map_or(path == glob, |folder| path.starts_with(folder)),
     })
@@ -149,12 +149,16 @@ fn try_it(trial: &Trial) {
     let mut snapshots: Vec<CommitId> = Vec::new();
     for ((_, deeds), name) in trial.agents.iter().zip(NAMES) {
         let mut own = files.clone();
-        deeds.iter().for_each(|deed| apply(&mut own, deed));
+        for deed in deeds {
+            apply(&mut own, deed);
+        }
         let snapshot = world.commit(&world.base, std::slice::from_ref(&world.base), &edits(&files, &own));
         told.push(world.attempt(name, 1, &world.base, &world.base, &snapshot));
         snapshots.push(snapshot);
     }
-    trial.order.iter().for_each(|at| world.tell(&told[*at]));
+    for at in &trial.order {
+        world.tell(&told[*at]);
+    }
     let before = world.users();
     let made = world.integrate();
     assert_eq!(world.users(), before, "nothing of the user's");

@@ -250,12 +250,11 @@ fn every_state_of_a_path() {
             let what = format!("{state}, {}", if spots.changed == "a.txt" { "in the way" } else { "elsewhere" });
             deed(&world, spots);
             world.repository = Repository::discover(&world.git, &world.root()).unwrap();
-            match expected.strip_prefix("refused: ") {
-                Some(words) => assert_refused(&world, &made, words, &what),
-                None => {
-                    assert!(["done", "kept"].contains(&expected), "{expected}");
-                    assert_done(&world, &world.root(), &made, &what);
-                }
+            if let Some(words) = expected.strip_prefix("refused: ") {
+                assert_refused(&world, &made, words, &what);
+            } else {
+                assert!(["done", "kept"].contains(&expected), "{expected}");
+                assert_done(&world, &world.root(), &made, &what);
             }
             // Back to how it was.
             fs::remove_dir_all(world.root()).unwrap();
