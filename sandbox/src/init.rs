@@ -60,7 +60,7 @@ struct Build<'a> {
 
 fn outer() -> i32 {
     // Nothing the parent left open may reach a box, and a copy of the parent's end would keep a box alive without it.
-    if sys::close_from(3, true).is_err() {
+    if sys::close_from(3, true).is_err() || sys::block_polite_signals().is_err() {
         return 1;
     }
     let Ok(control) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3) else {

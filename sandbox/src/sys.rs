@@ -85,6 +85,24 @@ pub(crate) fn reset_signals() -> io::Result<()> {
     .map_err(io::Error::from)
 }
 
+/// Blocks what asks a process to end or to stop, in this process and in those it makes; commands have it taken back
+/// ([`reset_signals`]). Who is to see to the end of a box ends after it: not when a terminal closes, nor when the kernel
+/// wakes a group of which a member was stopped and whose parent has died.
+pub(crate) fn block_polite_signals() -> io::Result<()> {
+    use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+    let polite = [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGTERM,
+        Signal::SIGTSTP,
+        Signal::SIGTTIN,
+        Signal::SIGTTOU,
+    ];
+    let set: SigSet = polite.into_iter().collect();
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None).map_err(io::Error::from)
+}
+
 /// Joins a session keyring of its own, so that the keys of the user's session cannot be asked for.
 ///
 /// Where the kernel refuses, it either has no keys or a filter that holds inside of boxes as well; and the filter of each

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::git::{NewCommit, RefEdit, Swap};
-use crate::model::card::Card;
+use crate::model::card::{Card, CardKind};
 use crate::model::change::{CheckpointKind, GitCheckpoint};
 use crate::model::currency::{Asker, Authority, Begin, Claim, Refusal, Release, State, permit};
 use crate::model::event::{
@@ -330,6 +330,10 @@ fn close_cards(integration: &Integration<'_>, previews: &Previews) -> Result<Vec
 
 /// How a card came to be closed; none if it is not known whether it still applies.
 fn resolution(card: &Card, previewed: &Previewed) -> Option<String> {
+    // What an agent asks for waits for a person, whatever becomes of the work it has.
+    if card.kind == CardKind::ScopeRequest {
+        return None;
+    }
     let agent = &previewed.agent;
     match &previewed.placed {
         Placed::Merged { .. } => Some(format!("`{agent}` merges cleanly now")),

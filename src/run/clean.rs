@@ -31,7 +31,6 @@ use crate::agent::attempt::with_causes;
 use crate::change::Capturer;
 use crate::model::RunId;
 use crate::model::plan::RunSettings;
-use crate::model::run::RunState;
 use crate::store::lock::RunLock;
 use crate::store::{JournalWriter, RunDir, Trash, Workplace, Workplaces};
 use crate::workspace::{Workspace, remove};
@@ -221,7 +220,7 @@ impl Cleaning {
         }
         let stays = self.worktrees.iter().any(|item| item.action == Action::Keep);
         if let Some(record) = self.record.as_mut().filter(|record| record.action == Action::Remove) {
-            let verdict = tokio::task::block_in_place(|| forget_run(&site, &folder, &recorder.state(), stays))?;
+            let verdict = tokio::task::block_in_place(|| forget_run(&site, &folder, &recorder, stays))?;
             if let Some((action, reason)) = verdict {
                 (record.action, record.reason) = (action, reason.to_string());
             }
@@ -231,11 +230,11 @@ impl Cleaning {
 }
 
 /// Forgets a run; or gives why not.
-fn forget_run(site: &Site, folder: &RunDir, state: &RunState, stays: bool) -> Result<Option<Verdict>, Error> {
+fn forget_run(site: &Site, folder: &RunDir, recorder: &Recorder, stays: bool) -> Result<Option<Verdict>, Error> {
     if stays {
         return Ok(Some((Action::Keep, Reason::HasWorktrees)));
     }
-    Ok(match forget(site, folder, state)? {
+    Ok(match recorder.forget(|state| forget(site, folder, state))? {
         Ok(()) => None,
         Err(pin) => Some((Action::Keep, Reason::Pinned(pin))),
     })

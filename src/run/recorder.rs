@@ -56,6 +56,8 @@ struct Inner {
     /// How often derived files were written.
     writes: u32,
     hooks: Option<Runner>,
+    /// Whether the run's folder is gone, and nothing is to make it anew.
+    forgotten: bool,
 }
 
 /// A recorder that does not keep the journal open.
@@ -73,7 +75,7 @@ impl WeakRecorder {
 
 impl Inner {
     fn write_owed(&mut self) {
-        if self.derived.is_owed() {
+        if self.derived.is_owed() && !self.forgotten {
             self.derived.write_owed(&self.state);
             self.writes += 1;
         }
@@ -119,8 +121,8 @@ impl Recorder {
         // Whoever holds the writer has the run; what another claimed is not theirs any more.
         state.take_over();
         let derived = Derived::new(&run, &state, events);
-        let inner =
-            Arc::new(Mutex::new(Inner { writer, state, derived, observer, wake: None, writes: 0, hooks: None }));
+        let inner = Inner { writer, state, derived, observer, wake: None, writes: 0, hooks: None, forgotten: false };
+        let inner = Arc::new(Mutex::new(inner));
         let (wake, wakes) = channel();
         let kept = Arc::downgrade(&inner);
         let thread = std::thread::Builder::new().name("derived".to_owned()).spawn(move || keep_up(&kept, &wakes));
@@ -163,6 +165,17 @@ impl Recorder {
         if left_out > 0 {
             self.warn(&format!("{left_out} hooks were not run: those before them took too long"));
         }
+    }
+
+    /// Has the run's folder removed by `remove`, which says whether it did. Nothing is written into it meanwhile, nor after.
+    pub(super) fn forget<E>(
+        &self,
+        remove: impl FnOnce(&RunState) -> Result<Result<(), E>, super::error::Error>,
+    ) -> Result<Result<(), E>, super::error::Error> {
+        let mut inner = self.lock();
+        let removed = remove(&inner.state)?;
+        inner.forgotten = removed.is_ok();
+        Ok(removed)
     }
 
     /// The run's state as it is now.

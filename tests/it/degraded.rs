@@ -694,6 +694,16 @@ run = ["sh", "-ec", "echo half > half; test $SANDBOX_ATTEMPT != 1 || sleep 86741
     }
 }
 
+/// Holds the lock of a box as its own processes do.
+fn hold_box_lock(path: &Path) -> fs::File {
+    use nix::fcntl::{FcntlArg, fcntl};
+    let file = fs::File::open(path).unwrap();
+    let (l_type, l_whence) = (nix::libc::F_RDLCK.try_into().unwrap(), nix::libc::SEEK_SET.try_into().unwrap());
+    let whole = nix::libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&whole)).unwrap();
+    file
+}
+
 #[test]
 fn whoever_goes_on_waits_until_nothing_is_left_of_the_last_box() {
     let world = World::new();
@@ -712,29 +722,27 @@ run = ["sh", "-ec", "echo done > done; test $SANDBOX_ATTEMPT != 1 || sleep 86731
         |pid: u32, signal| nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).unwrap();
     let mut executor = start(&["run", &plan(&world, text)]);
     until("the agent runs", || (!processes_with("sleep 86731").is_empty()).then_some(()));
-    // The first of the box's own processes: it looks last whether anything is left.
-    let parent = format!("PPid:\t{}\n", executor.id());
-    let outer = processes_with("__sandbox-init").into_iter().find_map(|found| {
-        let pid = found.split(':').next().unwrap().to_owned();
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.contains(&parent).then(|| pid.parse::<u32>().unwrap())
-    });
-    let outer = outer.unwrap();
-    signal(outer, Signal::SIGSTOP);
+    // What every process of a box's own holds, held on by one that does not come to its end.
+    let key = fs::read_dir(world.worktrees()).unwrap().next().unwrap().unwrap().path();
+    let left = hold_box_lock(&key.join(".private/left-1--one/box.lock"));
     signal(executor.id(), Signal::SIGKILL);
     executor.wait().unwrap();
 
     let mut again = start(&["resume"]);
     let mut lines = BufReader::new(again.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let told = lines.find(|line| line.contains("waiting until nothing is left of the last box in"));
-    assert!(told.is_some_and(|line| line.contains("left-1--one")));
+    let mut before = Vec::new();
+    let told = lines.find(|line| {
+        before.push(line.clone());
+        line.contains("waiting until nothing is left of the last box in")
+    });
+    assert!(told.is_some_and(|line| line.contains("left-1--one")), "{before:#?}");
     assert!(again.try_wait().unwrap().is_none(), "it waits");
     let attempts = || {
         let inspect = world.sandbox(&["inspect", "one", "--json"]).expect(0).json();
         inspect["data"]["attempts"].as_array().unwrap().len()
     };
     assert_eq!(attempts(), 1);
-    signal(outer, Signal::SIGCONT);
+    drop(left);
     let rest: Vec<String> = lines.collect();
     assert!(again.wait().unwrap().code() == Some(1), "no verifier: {rest:#?}");
     assert_eq!(attempts(), 2);

@@ -414,6 +414,7 @@ run = ["sh", "-c", "echo 2 > docs/x.txt; echo 3 > src/a.txt"]
     asked(&["stop", "one"], 0, "### `stop AGENT`");
     asked(&["clean", "--dry-run"], 0, "### `clean`");
     asked(&["doctor"], 0, "### `doctor`");
+    asked(&["doctor", "--run"], 0, "### `doctor --run`");
     asked(&["init", "new.toml"], 0, "### `init FILE`");
     asked(&["completions", "bash"], 0, "### `completions SHELL`");
     asked(&["man"], 0, "### `man`");

@@ -662,9 +662,9 @@ async fn a_machine_that_really_has_none() {
 async fn nothing_outlives_the_parent_or_the_outer_process() {
     let bench = Bench::new().await;
     let stranger = Bystander::new();
-    for victim in ["parent", "exe"] {
+    for victim in ["parent", "exe", "parent of a stopped one"] {
         for behaviour in BEHAVIOURS {
-            let mark = mark(&bench, &format!("{victim}-{behaviour}"));
+            let mark = mark(&bench, &format!("{}-{behaviour}", victim.replace(' ', "-")));
             let text = script(&format!(
                 "m={}; /run/helper stray {behaviour} $m & wait; sleep 1000",
                 mark.replace("mark", "ma\"\"rk")
@@ -678,8 +678,12 @@ async fn nothing_outlives_the_parent_or_the_outer_process() {
             let parent_pid = parent.id().unwrap();
             let bystander = crate::ends::child_of(parent_pid, "sleep");
             let outer = crate::ends::child_of(parent_pid, "exe");
-            let victim = if victim == "parent" { parent_pid.cast_signed() } else { outer };
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(victim), Signal::SIGKILL).unwrap();
+            let signal = |pid: i32, signal| nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+            if victim.ends_with("stopped one") {
+                // The kernel sends SIGHUP to a group of which one is stopped, when the last parent outside of it dies.
+                signal(outer, Signal::SIGSTOP);
+            }
+            signal(if victim == "exe" { outer } else { parent_pid.cast_signed() }, Signal::SIGKILL);
             let mut rest = String::new();
             soon(stdout.read_to_string(&mut rest)).await.unwrap();
             assert_eq!(marked(&mark), 0, "{behaviour}: the last one had the output open");
