@@ -57,7 +57,7 @@ pub(super) fn sit_down(asked: Option<&str>, card: &str, settings: &Settings) -> 
     let run = select::find(&site.state, asked)?;
     let card = select::card(card, &select::load(&run)?)?.id.clone();
     let id = run.id().clone();
-    let desk = Desk::open(site, &run).map_err(|error| Error::from(error).in_run(&id))?;
+    let desk = Desk::open(&site, &run).map_err(|error| Error::from(error).in_run(&id))?;
     Ok((desk, id, card))
 }
 

@@ -134,7 +134,8 @@ impl Checkout {
         Ok(self.load_scene(incoming)?.obstacles(incoming))
     }
 
-    /// Moves a branch, which is checked out here, with its index and its files; or refuses. Git itself would move whatever branch is checked out, from wherever it stands.
+    /// Moves a branch, which is checked out here, with its index and its files; or refuses. Git itself would move whatever
+    /// branch is checked out, from wherever it stands.
     ///
     /// The caller holds the repository's lock. An error, a time-out included, says nothing about what has happened: read
     /// back with [`Self::load_read_back`] and [`Self::load_standing`].

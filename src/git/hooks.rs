@@ -65,7 +65,8 @@ impl Repository {
             Ok(found) if !found.is_file() => Hook::Absent(path),
             Ok(found) if found.permissions().mode() & 0o111 == 0 => Hook::NotExecutable(path),
             Ok(_) => Hook::At(path),
-            Err(_) => Hook::Absent(path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Hook::Absent(path),
+            Err(source) => return Err(Error::File { doing: "look at", path, source }),
         })
     }
 

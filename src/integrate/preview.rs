@@ -4,7 +4,8 @@
 //! For each agent, the first of these that applies decides:
 //! 1. It offers nothing, or its records are in doubt.
 //! 2. Its work is in the target already.
-//! 3. Its branch was moved by something else; or its fork point is made of something that is neither in the target nor a merge of this run: the target was rewritten.
+//! 3. Its branch was moved by something else; or its fork point is made of something that is neither in the target nor a
+//!    merge of this run: the target was rewritten.
 //! 4. Something it builds on, by the plan or by its fork point, is not merged: it is blocked.
 //! 5. What it builds on has changed since its worktree was made: it is stale.
 //! 6. It changed paths outside its contract, or made something that must not be merged unseen: it is held, unless a person

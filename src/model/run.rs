@@ -467,6 +467,14 @@ impl RunState {
         self.agents.iter().find(|agent| agent.name == *name)
     }
 
+    /// Whether all that is part of the candidate is on the target: it was landed since it was made, or there is nothing in
+    /// it that the target does not have.
+    pub fn is_landed(&self) -> bool {
+        let all_of =
+            |made: &CandidateState| made.head.to == made.head.onto || self.landed.as_ref() == Some(&made.head.to);
+        self.landed.is_some() && self.candidate.as_ref().is_none_or(all_of)
+    }
+
     /// Cards that wait for a decision.
     pub fn open_cards(&self) -> impl Iterator<Item = &Card> {
         self.cards.iter().filter(|card| card.state == CardState::NeedsHuman)

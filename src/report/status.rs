@@ -45,7 +45,7 @@ impl RunCondition {
         match &state.finished {
             None if coordinator_alive => Self::Running,
             None => Self::Interrupted,
-            Some(_) if state.landed.is_some() => Self::Landed,
+            Some(_) if state.is_landed() => Self::Landed,
             Some(finished) if finished.complete => Self::Complete,
             Some(_) => Self::Incomplete,
         }

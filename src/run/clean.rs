@@ -56,7 +56,7 @@ pub struct Options {
 pub struct Item {
     /// The run.
     pub run: RunId,
-    /// The agent, or `verify`.
+    /// The agent, `verify`, `hook`, `resolver`, or `card` with its id.
     pub owner: String,
     /// The worktree.
     pub worktree: PathBuf,

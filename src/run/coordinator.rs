@@ -14,7 +14,7 @@ use super::hooks::{HookSet, of_settings};
 use super::isolation::{self, LeftOut};
 use super::recorder::{Observer, Recorder};
 use super::schedule::run_all;
-use super::signals::{Ending, Signals};
+use super::signals::Signals;
 use super::site::Site;
 use super::start;
 use crate::agent::network::check_secrets;
@@ -134,7 +134,7 @@ pub(super) fn end_in_time(signals: &Signals, limit: Duration) -> tokio::task::Jo
     let signals = signals.clone();
     tokio::spawn(async move {
         signals.clock.sleep_until(signals.clock.now() + limit).await;
-        signals.end(Ending::OutOfTime);
+        signals.end_in_time();
     })
 }
 

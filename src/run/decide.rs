@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::error::Error;
 use super::recorder::{Quiet, Recorder};
 use super::site::Site;
+use super::start::load_settings;
 use crate::git::{
     Chosen, Conflict, Entry, InFolder, Merger, Mode, ModeKind, NewCommit, Preview, RefEdit, Renames, Repository,
     Signature, Swap, find_in_folder,
@@ -53,11 +54,12 @@ pub(super) struct Matter<'a> {
 
 impl Desk {
     /// Sits down to the cards of a run. An error if its coordinator lives.
-    pub fn open(site: Site, run: &RunDir) -> Result<Self, Error> {
+    pub fn open(site: &Site, run: &RunDir) -> Result<Self, Error> {
         site.require_writable()?;
         let lock = RunLock::try_acquire(run)?;
         let (writer, opened) = JournalWriter::open(run, lock, site.clock.clone())?;
         let recorder = Recorder::new(writer, &opened.events, Box::new(Quiet));
+        let site = site.of_run(run, &load_settings(run)?)?;
         Ok(Self { site, recorder })
     }
 

@@ -267,7 +267,8 @@ impl Looking<'_> {
     }
 
     fn worktrees(&mut self, agent: &AgentState) {
-        if agent.attempts.is_empty() {
+        // One that was blocked, or left out before it began, never had any.
+        if agent.attempts.iter().all(|attempt| attempt.started.is_none()) {
             return;
         }
         for generation in 1.. {

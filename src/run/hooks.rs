@@ -33,6 +33,9 @@ use crate::store::{Record, RunDir, atomic};
 /// The section of the user's settings that hooks stand in, as git writes it.
 const SECTION: &str = "sandbox.hook.";
 
+/// The longest that one may take.
+const LONGEST: SignedDuration = SignedDuration::from_hours(365 * 24);
+
 /// How often it is looked whether the program is to end at once, while hooks are waited for.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -49,7 +52,8 @@ pub(super) fn of_settings(config: &Config) -> Result<Hooks, Error> {
         let Some(name) = key.strip_prefix(SECTION) else { continue };
         let value = value.map(String::from_utf8_lossy).unwrap_or_default();
         if name == "timeout" {
-            let timeout = value.parse::<SignedDuration>().ok().filter(SignedDuration::is_positive);
+            let timeout =
+                value.parse::<SignedDuration>().ok().filter(|timeout| timeout.is_positive() && *timeout <= LONGEST);
             hooks.timeout = timeout.ok_or_else(|| refused(&key, "is no duration such as `30s`"))?;
             continue;
         }

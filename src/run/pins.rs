@@ -10,7 +10,8 @@ use super::error::Error;
 use super::retention::Pin;
 use super::site::Site;
 use crate::git::{Ref, Repository};
-use crate::model::card::{AnswerKind, CardState};
+use crate::model::card::AnswerKind;
+use crate::model::event::PreviewResult;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, CardId, CommitId, ObjectId, RefName, RunId, TurnId};
 
@@ -79,14 +80,14 @@ fn pin_of_state(state: &RunState) -> Option<Pin> {
     let unmerged: Vec<AgentName> = state
         .agents
         .iter()
-        .filter(|agent| has_work(agent) && !is_merged(agent) && !is_dismissed(state, &agent.name))
+        .filter(|agent| has_work(agent) && !is_merged(agent) && !is_left_out(state, agent))
         .map(|agent| agent.name.clone())
         .collect();
     if !unmerged.is_empty() {
         return Some(Pin::Unmerged(unmerged));
     }
     let merged = state.agents.iter().any(|agent| has_work(agent) && is_merged(agent));
-    (merged && state.landed.is_none()).then_some(Pin::NotLanded)
+    (merged && !state.is_landed()).then_some(Pin::NotLanded)
 }
 
 fn has_work(agent: &AgentState) -> bool {
@@ -101,12 +102,16 @@ fn is_merged(agent: &AgentState) -> bool {
     agent.last_turn().is_some_and(|(_, last)| last.snapshot == merge.snapshot || Some(&last.tree) == merged)
 }
 
-fn is_dismissed(state: &RunState, agent: &AgentName) -> bool {
-    state.cards.iter().any(|card| {
-        card.state == CardState::Closed
-            && card.agents.first() == Some(agent)
-            && card.answer.as_ref().is_some_and(|answer| answer.kind == AnswerKind::Dismissed)
-    })
+/// Whether a person decided to leave out the newest of an agent's work. What they decided about earlier work, or about paths
+/// that it asked for, says nothing of that.
+fn is_left_out(state: &RunState, agent: &AgentState) -> bool {
+    let Some(merge) = &agent.merge else { return false };
+    let is_newest = agent.last_turn().is_some_and(|(_, last)| last.snapshot == merge.snapshot);
+    let is_dismissed = |card: &CardId| {
+        let known = state.cards.iter().find(|known| known.id == *card);
+        known.and_then(|card| card.answer.as_ref()).is_some_and(|answer| answer.kind == AnswerKind::Dismissed)
+    };
+    is_newest && (merge.result == PreviewResult::SetAside || merge.cards.iter().any(is_dismissed))
 }
 
 /// The commits that the program made, or started from.
@@ -145,7 +150,10 @@ fn is_by_name(name: &RefName, state: &RunState) -> bool {
         return false;
     };
     let Some(agent) = state.agents.iter().find(|known| known.name.as_str() == agent) else { return false };
-    let card = last.strip_prefix("card-").and_then(|card| card.parse::<CardId>().ok());
+    let card = last
+        .strip_prefix("card-")
+        .or_else(|| last.strip_prefix("proposal-"))
+        .and_then(|card| card.parse::<CardId>().ok());
     // A snapshot that the journal does not tell of is work that nothing else holds.
     let told = |turn: TurnId| agent.attempts.iter().any(|it| it.turns.iter().any(|(known, _)| *known == turn));
     last == "fork"
@@ -156,8 +164,8 @@ fn is_by_name(name: &RefName, state: &RunState) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::{Currency, Effect, EffectKind, PreviewResult, RunFinished, TurnFinished};
-    use crate::model::run::{AttemptState, MergeState};
+    use crate::model::event::{CandidateAdvanced, Currency, Effect, EffectKind, RunFinished, TurnFinished};
+    use crate::model::run::{AttemptState, CandidateState, MergeState};
 
     fn commit(digit: char) -> CommitId {
         digit.to_string().repeat(40).parse().unwrap()
@@ -211,6 +219,20 @@ mod tests {
         }
     }
 
+    fn candidate(onto: char, to: char) -> CandidateState {
+        let head = CandidateAdvanced {
+            reference: RefName::branch("sandbox/login-3/integration").unwrap(),
+            onto: commit(onto),
+            from: commit(onto),
+            to: commit(to),
+            tree: "0".repeat(40).parse().unwrap(),
+            contribution: None,
+            merge: None,
+            history: None,
+        };
+        CandidateState { head, merged: Vec::new() }
+    }
+
     fn ended(agents: Vec<AgentState>) -> RunState {
         let finished = Some(RunFinished { exit_code: 0, complete: true, landed: None });
         RunState { finished, agents, ..RunState::new("login-3".parse().unwrap()) }
@@ -220,13 +242,28 @@ mod tests {
     fn work_that_is_nowhere_else_pins() {
         let one = || vec!["one".parse().unwrap()];
         let landed = |agents| RunState { landed: Some(commit('f')), ..ended(agents) };
-        for (state, expected) in [
+        let cases = vec![
             (ended(Vec::new()), None),
             (RunState { finished: None, ..ended(Vec::new()) }, Some(Pin::CutShort)),
             (ended(vec![agent(vec![turn(1, 'a', true)], None)]), None),
             (ended(vec![agent(vec![turn(1, 'a', false)], None)]), Some(Pin::Unmerged(one()))),
             (ended(vec![agent(vec![turn(1, 'a', false)], Some('a'))]), Some(Pin::NotLanded)),
             (landed(vec![agent(vec![turn(1, 'a', false)], Some('a'))]), None),
+            // What was made since then has not landed.
+            (
+                RunState {
+                    candidate: Some(candidate('d', 'e')),
+                    ..landed(vec![agent(vec![turn(1, 'a', false)], Some('a'))])
+                },
+                Some(Pin::NotLanded),
+            ),
+            (
+                RunState {
+                    candidate: Some(candidate('f', 'f')),
+                    ..landed(vec![agent(vec![turn(1, 'a', false)], Some('a'))])
+                },
+                None,
+            ),
             // What was kept after it was merged is not merged, unless it is the same.
             (
                 landed(vec![agent(vec![turn(1, 'a', false), turn(2, 'b', false)], Some('a'))]),
@@ -236,7 +273,8 @@ mod tests {
                 landed(vec![agent(vec![turn(1, 'a', false), (TurnId::new(1, 2), turn(2, 'a', true).1)], Some('a'))]),
                 None,
             ),
-        ] {
+        ];
+        for (state, expected) in cases {
             assert_eq!(pin_of_state(&state), expected, "{state:#?}");
         }
         let claim = Effect {

@@ -76,7 +76,7 @@ impl Reopened {
         observer: Box<dyn Observer>,
         signals: Signals,
     ) -> Result<Self, Error> {
-        let (recorder, settings, head) = tokio::task::block_in_place(|| {
+        let (recorder, events, settings, head) = tokio::task::block_in_place(|| {
             site.require_writable()?;
             let lock = RunLock::try_acquire(&run)?;
             site.sweep_scratch();
@@ -86,9 +86,7 @@ impl Reopened {
                 tracing::warn!(?repair, "the end of the journal was repaired");
             }
             let recorder = Recorder::new(writer, &opened.events, observer);
-            let hooks = HookSet { plan: settings.plan.hooks.clone(), user: settings.user_hooks.clone() };
-            recorder.run_hooks(Runner::start(hooks, &site, &recorder, &opened.events, signals.kill.clone())?);
-            Ok::<_, Error>((recorder, settings, site.load_head()?))
+            Ok::<_, Error>((recorder, opened.events, settings, site.load_head()?))
         })?;
         let state = recorder.state();
         let (Some(started), Some(at)) = (&state.started, state.started_at) else {
@@ -96,7 +94,7 @@ impl Reopened {
         };
         let base = started.base.clone();
         let site = tokio::task::block_in_place(|| site.of_run(&run, &settings))?;
-        let RunSettings { mut plan, land, pinned_paths, .. } = settings;
+        let RunSettings { mut plan, land, pinned_paths, user_hooks, .. } = settings;
         isolation::allow(&mut plan, allowed);
         tokio::task::block_in_place(|| {
             let tell = |text: &str| recorder.warn(text);
@@ -109,6 +107,9 @@ impl Reopened {
         for text in isolation::warnings(&capturer.host, &left_out) {
             recorder.warn(&text);
         }
+        // Last: one that was begun has its end waited for, which only a run that was taken over does.
+        let hooks = HookSet { plan: plan.hooks.clone(), user: user_hooks };
+        recorder.run_hooks(Runner::start(hooks, &site, &recorder, &events, signals.kill.clone())?);
         let crew = Crew {
             site,
             plan,
@@ -344,7 +345,8 @@ pub(super) fn await_boxes(site: &Site, run: &RunId, tell: impl Fn(&str)) -> Resu
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(crate::store::Error::Io { op: "read", path: root, source }.into()),
     };
-    for entry in entries.flatten() {
+    for entry in entries {
+        let entry = entry.map_err(crate::store::Error::io("read", &root))?;
         let Some((of, occupant)) = Workplaces::occupant_of(&entry.file_name()) else { continue };
         if of != *run {
             continue;

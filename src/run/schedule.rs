@@ -61,7 +61,8 @@ where
 {
     let state = crew.recorder.state();
     let can_be_built_on = |name: &AgentName| {
-        state.agent(name).and_then(AgentState::outcome).is_some_and(AttemptOutcome::lets_dependents_start)
+        let finished = state.agent(name).and_then(|agent| agent.last_attempt()?.finished.as_ref());
+        finished.is_some_and(|end| end.outcome.lets_dependents_start() && end.outside_since_fork.is_empty())
     };
     let ended = |task: &AgentTask| Opening::Ended { can_be_built_on: can_be_built_on(&task.name) };
     let mut schedule = Schedule::new(crew, 1, Arc::new(crew.recorder.clone()), ended);
@@ -241,6 +242,10 @@ impl<'c> Schedule<'c> {
             Order::Skip(agent) => match self.stand(&agent) {
                 Ok(Stand::Running) => return self.stop(&agent, Some(by), reply),
                 Ok(Stand::Ended { can_be_built_on: true }) => Err(self.has_ended(&agent)),
+                // Out of contract, which a card is about.
+                Ok(Stand::Ended { can_be_built_on: false }) if self.has_completed(&agent) => {
+                    Err(self.has_ended(&agent))
+                }
                 Ok(Stand::Waiting | Stand::Blocked | Stand::Ended { can_be_built_on: false } | Stand::LeftOut) => {
                     let reason = format!("left out on request{}", by.words());
                     self.never(&agent, AttemptOutcome::Skipped, |crew| {
@@ -252,6 +257,11 @@ impl<'c> Schedule<'c> {
             Order::Retry { agent, from_fork } => self.retry(&agent, from_fork, by),
         };
         drop(reply.send(answer));
+    }
+
+    fn has_completed(&self, agent: &AgentName) -> bool {
+        let outcome = self.crew.recorder.state().agent(agent).and_then(AgentState::outcome);
+        outcome == Some(AttemptOutcome::Completed)
     }
 
     fn stand(&self, agent: &AgentName) -> Result<Stand, Refusal> {

@@ -133,6 +133,13 @@ impl Signals {
         self.stop.cancel();
     }
 
+    /// Asks for the end in order because time is over, unless something has asked for it already: that has its own course.
+    pub(super) fn end_in_time(&self) {
+        if !self.stop.is_cancelled() {
+            self.end(Ending::OutOfTime);
+        }
+    }
+
     /// Why everything ends, if it does.
     pub fn ending(&self) -> Option<Ending> {
         match self.cause.load(Ordering::Relaxed) {

@@ -66,6 +66,8 @@ impl Reopened {
         }
         self.close_agent(known).await?;
         self.crew().not_begun(agent, AttemptOutcome::Skipped, "left out on request")?;
+        let recorder = self.recorder();
+        tokio::task::block_in_place(|| recorder.end_hooks());
         Ok(true)
     }
 }

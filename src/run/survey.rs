@@ -120,7 +120,8 @@ fn facts<'p>(
     let standing = match read {
         _ if run_lock_state(run)?.is_held() => Standing::AtWork,
         Err(error) => Standing::Unreadable(with_causes(error)),
-        Ok((_, state)) if state.gate.as_ref().is_some_and(|gate| gate.open) => Standing::Complete,
+        // One that was gone on with since, and cut short, is not.
+        Ok((_, state)) if state.finished.as_ref().is_some_and(|finished| finished.complete) => Standing::Complete,
         Ok(_) => Standing::Incomplete,
     };
     let state = read.as_ref().ok().map(|(_, state)| state);

@@ -4,6 +4,7 @@
 //! Nothing here signals anybody; whoever does must ask [`is_same_process_alive`] first.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::Error;
@@ -31,12 +32,13 @@ pub fn is_same_process_alive(invocation: &Invocation) -> Result<bool, Error> {
 
 /// Whether any process that we may look at has the file open.
 pub fn has_open(file: &Path) -> Result<bool, Error> {
-    let wanted = file.canonicalize().map_err(Error::io("resolve", file))?;
+    // Not by its path: a process may see the file at another one.
+    let wanted = file.metadata().map_err(Error::io("look at", file))?;
     let processes = std::fs::read_dir("/proc").map_err(Error::io("read", Path::new("/proc")))?;
     // Those of others cannot be looked at, and those that end meanwhile are gone.
     let opened = processes.flatten().filter_map(|process| std::fs::read_dir(process.path().join("fd")).ok());
-    let mut links = opened.flat_map(Iterator::flatten).filter_map(|file| std::fs::read_link(file.path()).ok());
-    Ok(links.any(|link| link == wanted))
+    let mut files = opened.flat_map(Iterator::flatten).filter_map(|file| file.path().metadata().ok());
+    Ok(files.any(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino())))
 }
 
 fn read(path: &Path, pid: u32) -> Result<Option<Invocation>, Error> {

@@ -56,7 +56,10 @@ impl Scratch {
         if !found.is_dir() || found.uid() != uid || found.mode() & 0o022 != 0 {
             return Err(Error::NotOurs { path: parent, reason: "it does not belong to you alone" });
         }
-        sweep(&parent)?;
+        // What cannot be removed is in nobody's way.
+        if let Err(error) = sweep(&parent) {
+            tracing::warn!(folder = %parent.display(), %error, "scratch folders stay for now");
+        }
         Self::below(&parent, label)
     }
 
