@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::ask::{ASKS_MAX, Ask, Reply};
@@ -29,6 +29,9 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long a connection may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How many connections are listened to at once.
+const LISTENED_TO: usize = 64;
 
 /// The most bytes a request to end a turn may have.
 const TURN_MAX: usize = 1024;
@@ -102,16 +105,19 @@ impl Drop for AgentSocket {
 async fn take_in(listener: UnixListener, sender: mpsc::Sender<Request>) {
     let (mut turns, mut asks): (u32, u32) = (0, 0);
     let mut last: Option<Instant> = None;
-    // A listener that fails stays quiet: the agent's command goes on without it.
-    while let Ok((mut stream, _)) = listener.accept().await {
-        let wish = match tokio::time::timeout(PATIENCE, read(&mut stream)).await {
-            Ok(Ok(wish)) => wish,
-            Ok(Err(reason)) => {
-                answer(&mut stream, &format!("error {reason}\n")).await;
+    // Whoever connects and says nothing is in nobody's way.
+    let mut listening = JoinSet::new();
+    loop {
+        let heard = tokio::select! {
+            accepted = listener.accept(), if listening.len() < LISTENED_TO => {
+                // A listener that fails stays quiet: the agent's command goes on without it.
+                let Ok((stream, _)) = accepted else { return };
+                listening.spawn(hear(stream));
                 continue;
             }
-            Err(_) => continue,
+            Some(heard) = listening.join_next() => heard,
         };
+        let Ok(Some((mut stream, wish))) = heard else { continue };
         let (made, most, what) = match wish {
             Wish::Turn(_) => (&mut turns, TURNS_MAX, "end turns itself"),
             Wish::Paths(_) => (&mut asks, ASKS_MAX, "ask for paths"),
@@ -127,6 +133,18 @@ async fn take_in(listener: UnixListener, sender: mpsc::Sender<Request>) {
                 return;
             }
         }
+    }
+}
+
+/// What a connection wants, if it says so in time. One that wants what nobody can have is told.
+async fn hear(mut stream: tokio::net::UnixStream) -> Option<(tokio::net::UnixStream, Wish)> {
+    match tokio::time::timeout(PATIENCE, read(&mut stream)).await {
+        Ok(Ok(wish)) => Some((stream, wish)),
+        Ok(Err(reason)) => {
+            answer(&mut stream, &format!("error {reason}\n")).await;
+            None
+        }
+        Err(_) => None,
     }
 }
 
@@ -238,6 +256,19 @@ mod tests {
         let next = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap();
         assert_eq!(next.wish, Wish::Turn("here".to_owned()));
         drop(waiting);
+    }
+
+    #[tokio::test]
+    async fn the_silent_are_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let mut socket = AgentSocket::new(UnixListener::bind(&path).unwrap());
+        let silent: Vec<UnixStream> = (1..LISTENED_TO).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let mut asking = UnixStream::connect(&path).unwrap();
+        asking.write_all(b"turn here\n").unwrap();
+        let next = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap();
+        assert_eq!(next.wish, Wish::Turn("here".to_owned()));
+        drop(silent);
     }
 
     #[test]

@@ -253,7 +253,7 @@ struct Sink<'p> {
 
 impl<'p> Sink<'p> {
     fn new(settings: &Settings, printer: &'p mut Printer) -> Self {
-        let terminal = settings.look.width.map(|_| Lines::default());
+        let terminal = settings.look.width.map(|_| Lines::exact());
         Self { printer, terminal, gathered: settings.json.then(Vec::new), size: 0 }
     }
 

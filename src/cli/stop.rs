@@ -17,6 +17,7 @@ use crate::run::Site;
 use crate::run::control::protocol::{Command, Done};
 use crate::run::steer::steer;
 use crate::run::stop::{Stopped, stop as tell};
+use crate::store::lock::run_lock_state;
 use crate::store::{RunDir, StateDir};
 
 /// How long the end is waited for: there is a grace period, then everything is captured.
@@ -90,7 +91,9 @@ fn meant(state: &StateDir, args: &StopArgs) -> Result<Meant, Error> {
 }
 
 fn stop_run(run: &RunDir, printer: &mut Printer) -> Result<Exit, Error> {
-    printer.progress(&format!("stopping {}: its agents have a few seconds to end", run.id()));
+    if run_lock_state(run)?.is_held() {
+        printer.progress(&format!("stopping {}: its agents have a few seconds to end", run.id()));
+    }
     let stopped = tell(run, PATIENCE)?;
     let (data, text) = match stopped {
         Stopped::NotRunning => {
@@ -112,7 +115,9 @@ fn stop_run(run: &RunDir, printer: &mut Printer) -> Result<Exit, Error> {
 }
 
 fn stop_agent(run: &RunDir, agent: &AgentName, printer: &mut Printer) -> Result<Exit, Error> {
-    printer.progress(&format!("stopping {agent} of {}: it has a few seconds to end", run.id()));
+    if run_lock_state(run)?.is_held() && select::load(run)?.agent(agent).is_some_and(is_at_work) {
+        printer.progress(&format!("stopping {agent} of {}: it has a few seconds to end", run.id()));
+    }
     let done = steer(run, &Command::StopAgent { agent: agent.clone() }, PATIENCE)?;
     let (outcome, was_running) = match done {
         Some(Done::AgentEnded { outcome }) => (Some(outcome), true),
@@ -128,4 +133,8 @@ fn stop_agent(run: &RunDir, agent: &AgentName, printer: &mut Printer) -> Result<
     let data = AgentStopData { agent: agent.clone(), was_running, outcome };
     printer.json(&Envelope::answer("stop", Some(run.id().clone()), data, printer.warnings()));
     Ok(Exit::Complete)
+}
+
+fn is_at_work(agent: &AgentState) -> bool {
+    agent.last_attempt().is_some_and(|attempt| attempt.finished.is_none())
 }

@@ -283,7 +283,7 @@ mod tests {
         };
         let good = || author("Ann Ö", "ann@example.org", 1_700_000_000, 60);
         let long = "x".repeat(MESSAGE_MAX + 1);
-        let table: [(&[u8], Signature, Result<(), Odd>); 19] = [
+        let table: [(&[u8], Signature, Result<(), Odd>); 20] = [
             (b"fix\n\nbody\twith a tab\r\n", good(), Ok(())),
             ("grün 👩\u{200d}🔧\n".as_bytes(), good(), Ok(())),
             (b"", good(), Ok(())),
@@ -294,6 +294,7 @@ mod tests {
             (b"a\0b", good(), Err(Odd::HarmfulMessage)),
             (b"a\rb", good(), Err(Odd::HarmfulMessage)),
             ("a\u{202e}b".as_bytes(), good(), Err(Odd::HarmfulMessage)),
+            ("a\u{e0062}".as_bytes(), good(), Err(Odd::HarmfulMessage)),
             (b"x\n\nsandbox-run: y", good(), Err(Odd::Forged)),
             (b"x", author("...", "a@b", 1, 0), Err(Odd::Author)),
             (b"x", author("A\u{1b}", "a@b", 1, 0), Err(Odd::Author)),

@@ -176,9 +176,9 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Whether a character moves a terminal's cursor, or turns the direction of writing.
+/// Whether a character moves a terminal's cursor, turns the direction of writing, or is a letter that nobody sees.
 pub fn is_harmful(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// The nearest place at or before `offset` where a character begins.

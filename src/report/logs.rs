@@ -29,13 +29,24 @@ pub struct OutputPiece {
 }
 
 /// Takes bytes as they come, and gives them fit for a terminal: whole lines, in which nothing can move the cursor, change
-/// colours or reorder text. Plain colours are taken out, all else is shown as what it is.
+/// colours or reorder text. Plain colours, which programs print, are taken out; all else is shown as what it is.
 #[derive(Debug, Default)]
 pub struct Lines {
     held: Vec<u8>,
+    /// Whether colours are shown as what they are, too.
+    exact: bool,
 }
 
 impl Lines {
+    /// The same with nothing taken out: for what stands in files, where a colour is content like any other.
+    pub fn exact() -> Self {
+        Self { exact: true, ..Self::default() }
+    }
+
+    fn shown(&self, bytes: &[u8]) -> String {
+        if self.exact { escaped(bytes, str::to_owned) } else { for_terminal(bytes) }
+    }
+
     /// The lines that are whole now.
     pub fn take_in(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
@@ -45,18 +56,22 @@ impl Lines {
             None => return String::new(),
         };
         let lines: Vec<u8> = self.held.drain(..whole).collect();
-        for_terminal(&lines)
+        self.shown(&lines)
     }
 
     /// What is left of a line that has no end.
     pub fn end(&mut self) -> String {
         let rest = std::mem::take(&mut self.held);
-        if rest.is_empty() { String::new() } else { for_terminal(&rest) + "\n" }
+        if rest.is_empty() { String::new() } else { self.shown(&rest) + "\n" }
     }
 }
 
 /// Text that somebody else wrote, in lines, safe for a terminal.
 pub fn for_terminal(bytes: &[u8]) -> String {
+    escaped(bytes, without_colours)
+}
+
+fn escaped(bytes: &[u8], prepare: impl Fn(&str) -> String) -> String {
     let decoded = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(decoded.len());
     for line in decoded.split_inclusive('\n') {
@@ -64,7 +79,7 @@ pub fn for_terminal(bytes: &[u8]) -> String {
             Some(line) => (line.strip_suffix('\r').unwrap_or(line), "\n"),
             None => (line, ""),
         };
-        for (at, part) in without_colours(line).split('\t').enumerate() {
+        for (at, part) in prepare(line).split('\t').enumerate() {
             if at > 0 {
                 out.push('\t');
             }

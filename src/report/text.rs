@@ -29,7 +29,16 @@ pub fn shown(value: impl Display) -> String {
 
 /// Characters that are not control characters to Unicode but make a line look like another.
 fn is_deceptive(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{61c}')
+    matches!(
+        character,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{fff9}'..='\u{fffb}'
+            // Tags: letters that nobody sees, of which whole sentences can be made.
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// How many columns `text` takes on a terminal.
@@ -145,6 +154,7 @@ mod tests {
             ("a\r\nerror: fake", "a\\r\\nerror: fake"),
             ("a\u{9b}31m", "a\\u{9b}31m"),
             ("abc\u{202e}txt.exe", "abc\\u{202e}txt.exe"),
+            ("soft\u{ad}tag\u{e0041}", "soft\\u{ad}tag\\u{e0041}"),
             ("zero\u{200b}width", "zero\\u{200b}width"),
             ("grün 語 ok", "grün 語 ok"),
         ] {

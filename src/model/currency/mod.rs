@@ -3,7 +3,7 @@
 //!
 //! An [`Item`] is one thing that waits to be put on one branch: an agent's work on the candidate, or the candidate on the
 //! target. It is a fold of the journal, like everything of a run, so a coordinator that takes over knows what was begun
-//! before it came. [`step`] alone decides what may follow on what. The one who writes the journal asks it first, so that
+//! before it came. [`step()`] alone decides what may follow on what. The one who writes the journal asks it first, so that
 //! nothing gets in there that it refuses.
 //!
 //! What it keeps:
