@@ -97,9 +97,10 @@ mod tests {
         for (what, looks, counted) in [
             ("every second", vec![1000, 2000, 3000], 3000),
             ("a busy machine", vec![1000, 2900, 4800], 4800),
-            ("stopped for an hour", vec![1000, 3_601_000, 3_602_000], 2000),
-            ("stopped twice", vec![1000, 11_000, 12_000, 22_000, 23_000], 3000),
-            ("stopped right after a look, and a little before one", vec![1000, 3100, 4000], 1900),
+            ("stopped for an hour", vec![1000, 3_601_000, 3_602_000], 3000),
+            ("stopped twice", vec![1000, 11_000, 12_000, 22_000, 23_000], 5000),
+            ("stopped right after a look, and a little before one", vec![1000, 3100, 4000], 2900),
+            ("a machine that is always late", vec![2100, 4200, 6300], 3000),
             ("a look that comes late to the lock", vec![1000, 1900, 1800, 2700], 2700),
         ] {
             let mut reading = Reading { seen: begun, stood_still: Duration::ZERO };
