@@ -57,6 +57,8 @@ pub struct RunState {
     pub open_claims: Vec<Effect>,
     /// The commit the target was set to.
     pub landed: Option<CommitId>,
+    /// The candidate that it holds since then; it may have moved on.
+    pub landed_candidate: Option<CommitId>,
     /// How putting the candidate on the target stands, once that was begun.
     pub landing: Option<Item>,
     /// Where the target was when it was last looked at.
@@ -205,6 +207,7 @@ impl RunState {
             gate: None,
             open_claims: Vec::new(),
             landed: None,
+            landed_candidate: None,
             landing: None,
             target_tip: None,
             target_moves: Vec::new(),
@@ -309,6 +312,7 @@ impl RunState {
                 match effect.effect {
                     EffectKind::Land => {
                         self.landed = Some(effect.after.clone());
+                        self.landed_candidate = Some(effect.after.clone());
                         self.target_tip = Some(effect.after.clone());
                     }
                     EffectKind::Merge => {}
@@ -470,8 +474,9 @@ impl RunState {
     /// Whether all that is part of the candidate is on the target: it was landed since it was made, or there is nothing in
     /// it that the target does not have.
     pub fn is_landed(&self) -> bool {
-        let all_of =
-            |made: &CandidateState| made.head.to == made.head.onto || self.landed.as_ref() == Some(&made.head.to);
+        let all_of = |made: &CandidateState| {
+            made.head.to == made.head.onto || self.landed_candidate.as_ref() == Some(&made.head.to)
+        };
         self.landed.is_some() && self.candidate.as_ref().is_none_or(all_of)
     }
 
