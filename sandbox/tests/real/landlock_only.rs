@@ -658,6 +658,11 @@ async fn a_machine_that_really_has_none() {
     assert_eq!(plainly(&["without-namespaces", "probe-group"]), format!("ok {:?}\n", group()));
 }
 
+fn is_stopped(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    status.lines().any(|line| line.starts_with("State:\tT"))
+}
+
 #[tokio::test]
 async fn nothing_outlives_the_parent_or_the_outer_process() {
     let bench = Bench::new().await;
@@ -682,6 +687,12 @@ async fn nothing_outlives_the_parent_or_the_outer_process() {
             if victim.ends_with("stopped one") {
                 // The kernel sends SIGHUP to a group of which one is stopped, when the last parent outside of it dies.
                 signal(outer, Signal::SIGSTOP);
+                soon(async {
+                    while !is_stopped(outer) {
+                        tokio::task::yield_now().await;
+                    }
+                })
+                .await;
             }
             signal(if victim == "exe" { outer } else { parent_pid.cast_signed() }, Signal::SIGKILL);
             let mut rest = String::new();
