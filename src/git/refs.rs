@@ -6,7 +6,7 @@
 use super::command::{Access, Input};
 use super::error::Error;
 use super::repository::{Repository, parsed};
-use crate::model::{ObjectId, RefName};
+use crate::model::{CommitId, ObjectId, RefName};
 
 /// One ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +123,17 @@ impl Repository {
             Some(1) => Ok(None),
             Some(_) | None => Err(output.failure()),
         }
+    }
+
+    /// Sets a ref, from whatever it holds now, or makes it. Lost where something else moves it between the look and that.
+    pub fn move_ref(&self, name: &RefName, commit: &CommitId, why: &str) -> Result<Swap, Error> {
+        let (name, new) = (name.clone(), commit.object().clone());
+        let edit = match self.load_ref(&name)? {
+            Some(old) if old == new => return Ok(Swap::Done),
+            Some(old) => RefEdit::Update { name, new, old },
+            None => RefEdit::Create { name, new },
+        };
+        self.swap_refs(&[edit], why)
     }
 
     /// All refs below `prefix` (`refs/sandbox/login-3/`), sorted by name. A ref whose name is not UTF-8 is left out; it

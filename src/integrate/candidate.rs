@@ -359,7 +359,7 @@ fn keep_merges(integration: &Integration<'_>, previews: &Previews) -> Result<(),
     if facts.plan.history != History::Squash || previews.candidate == integration.onto {
         return Ok(());
     }
-    set_ref(facts, RefName::merges(facts.run.id()), &previews.candidate, "sandbox: merges")
+    set_ref(facts, &RefName::merges(facts.run.id()), &previews.candidate, "sandbox: merges")
 }
 
 /// The commit that a merge is squashed to: its tree and its words, on the candidate as it is.

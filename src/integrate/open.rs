@@ -38,5 +38,5 @@ fn keep(facts: &Facts<'_>, card: &Card) -> Result<(), Error> {
         committer: &signature,
         message: &format!("What card {} is about\n", card.id),
     })?;
-    set_ref(facts, name, &commit, "sandbox: card")
+    set_ref(facts, &name, &commit, "sandbox: card")
 }

@@ -13,7 +13,7 @@ use super::signals::Signals;
 use super::site::Site;
 use crate::agent::{self, Assignment, AttemptEnd};
 use crate::change::{Capturer, Snapshot};
-use crate::git::{Head, Place, RefEdit, Swap};
+use crate::git::{Head, Place, Swap};
 use crate::integrate::{Facts, Fork, fork_point, open_card};
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, Subject};
 use crate::model::plan::{AgentTask, Plan};
@@ -340,13 +340,7 @@ impl Crew {
     /// Keeps a fork point that no branch holds.
     pub(super) fn pin_fork(&self, agent: &AgentName, commit: &CommitId) -> Result<(), Error> {
         let name = RefName::fork(self.recorder.run().id(), agent);
-        let new = commit.object().clone();
-        let edit = match self.site.repository.load_ref(&name)? {
-            Some(old) if old == new => return Ok(()),
-            Some(old) => RefEdit::Update { name, new, old },
-            None => RefEdit::Create { name, new },
-        };
-        match self.site.repository.swap_refs(&[edit], "sandbox: fork point")? {
+        match self.site.repository.move_ref(&name, commit, "sandbox: fork point")? {
             Swap::Done => Ok(()),
             Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
         }

@@ -14,8 +14,8 @@ use super::recorder::{Quiet, Recorder};
 use super::site::Site;
 use super::start::load_settings;
 use crate::git::{
-    Chosen, Conflict, Entry, InFolder, Merger, Mode, ModeKind, NewCommit, Preview, RefEdit, Renames, Repository,
-    Signature, Swap, find_in_folder,
+    Chosen, Conflict, Entry, InFolder, Merger, Mode, ModeKind, NewCommit, Preview, Renames, Repository, Signature,
+    Swap, find_in_folder,
 };
 use crate::model::card::{Answer, AnswerKind, Card, CardKind, CardState, ResolvedPath, Sides};
 use crate::model::event::{CardClosed, EventKind, Subject};
@@ -391,12 +391,7 @@ impl Desk {
             message: &format!("{what} of card {}\n", card.id),
         })?;
         let name = name(run, agent, &card.id);
-        let new = commit.object().clone();
-        let edit = match repository.load_ref(&name)? {
-            Some(old) => RefEdit::Update { name, new, old },
-            None => RefEdit::Create { name, new },
-        };
-        match repository.swap_refs(&[edit], "sandbox: resolution")? {
+        match repository.move_ref(&name, &commit, "sandbox: resolution")? {
             Swap::Done => Ok(commit),
             Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
         }
