@@ -31,8 +31,8 @@ use crate::change::bundle::Ledger;
 use crate::change::{self, Captured, Capturer, Snapshot};
 use crate::model::change::Actor;
 use crate::model::event::{AttemptFinished, AttemptStarted, EventKind, Hint, Subject, TurnStarted};
+use crate::model::os_refusal::OsRefusal;
 use crate::model::plan::{AgentTask, Argv};
-use crate::model::refusal::Refusal;
 use crate::model::{AgentName, AttemptOutcome, CommitId, LimitMet, ProcessEnd, RefName, RepoPath, TurnId};
 use crate::plan::Scope;
 use crate::store::lock::hold_workplace;
@@ -257,7 +257,7 @@ impl<'a> Attempt<'a> {
                 Ok(Ok(Opened { boxed, socket: listener.map(AgentSocket::new), gateway }))
             }
             // A machine that has run out of something may have it another time: no verdict on this agent.
-            Err(error) if Refusal::behind(&error).is_some_and(Refusal::is_lack) => {
+            Err(error) if OsRefusal::behind(&error).is_some_and(OsRefusal::is_lack) => {
                 Err(change::Error::Start(error).into())
             }
             Err(error) => refused(with_causes(&error)),
@@ -703,7 +703,7 @@ fn lost(error: &BoxError) -> String {
 fn stop_of_capture<T>(error: change::Error) -> Going<T> {
     let is_of_the_machine = match &error {
         change::Error::Capture { worktree, .. } if space::is_full(worktree) => true,
-        _ => Refusal::behind(&error).is_some_and(Refusal::is_lack),
+        _ => OsRefusal::behind(&error).is_some_and(OsRefusal::is_lack),
     };
     // No fault of the agent's: its work stays in its worktree, and is captured when the run goes on.
     if is_of_the_machine {
@@ -713,7 +713,7 @@ fn stop_of_capture<T>(error: change::Error) -> Going<T> {
         change::Error::Capture { .. }
         | change::Error::Start(_)
         | change::Error::Sandbox(_)
-        | change::Error::RefMoved { .. }
+        | change::Error::Git(crate::git::Error::RefMoved { .. })
         | change::Error::Workspace(crate::workspace::Error::Program { .. }) => AttemptOutcome::CaptureFailed,
         change::Error::Refused { .. } => AttemptOutcome::HarvestRefused,
         change::Error::Workspace(crate::workspace::Error::Tampered { .. }) => AttemptOutcome::Tampered,

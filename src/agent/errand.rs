@@ -15,8 +15,8 @@ use super::network::{self, Gateway};
 use super::output::OutputLog;
 use super::supervise::{Bounds, Ended, Happening, Supervisor, output_pipe};
 use crate::change::Capturer;
+use crate::model::os_refusal::OsRefusal;
 use crate::model::plan::{Argv, Network};
-use crate::model::refusal::Refusal;
 use crate::store::failpoint;
 use crate::store::lock::hold_workplace;
 use crate::workspace::{self, Workspace};
@@ -90,7 +90,7 @@ async fn behind(errand: &Errand<'_>, bounds: Bounds, on_output: &mut (dyn FnMut(
     let held = tokio::task::block_in_place(|| hold_workplace(&errand.workspace.place))?;
     let boxed = match Sandbox::start_holding(errand.enforcement, &host.launcher(), held).await {
         Ok(boxed) => boxed,
-        Err(error) if Refusal::behind(&error).is_some_and(Refusal::is_lack) => {
+        Err(error) if OsRefusal::behind(&error).is_some_and(OsRefusal::is_lack) => {
             return Err(crate::change::Error::Start(error).into());
         }
         Err(error) => return Ok(Ran::not_started(with_causes(&error))),

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::model::card::Card;
 use crate::model::event::{PreviewResult, Stage};
+use crate::model::run::tries::Next;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome, CardId};
 
@@ -129,13 +130,18 @@ fn ended(state: &RunState, agent: &AgentState, attempt: u32, outcome: AttemptOut
         | AttemptOutcome::Blocked
         | AttemptOutcome::Skipped
         | AttemptOutcome::Stale => {
-            let allowed = state
-                .started
-                .as_ref()
-                .and_then(|started| started.agents.iter().find(|brief| brief.name == agent.name))
-                .map_or(0, |brief| brief.attempts);
-            if state.finished.is_none() && outcome.is_worth_another_attempt() && attempt < allowed {
-                return (Lane::Waiting, format!("attempt {attempt} of {allowed} ended: {outcome}"));
+            match state.follows(agent) {
+                Next::Try => {
+                    return (
+                        Lane::Waiting,
+                        format!("attempt {attempt} of {} ended: {outcome}", state.tries(&agent.name)),
+                    );
+                }
+                Next::WithMore => return (Lane::Waiting, format!("attempt {attempt} ended, to have what was granted")),
+                Next::Nothing => {}
+            }
+            if outcome == AttemptOutcome::Blocked && state.lacking(agent).is_empty() {
+                return (Lane::Blocked, "what it waited for is there now: it can be tried".to_owned());
             }
             (Lane::Blocked, if reason.is_empty() { outcome.to_string() } else { format!("{outcome}: {reason}") })
         }
@@ -163,9 +169,7 @@ fn previewed(agent: &AgentState) -> (Lane, String) {
 }
 
 fn waits_for(state: &RunState, agent: &AgentState) -> String {
-    let is_done = |name: &AgentName| {
-        state.agent(name).and_then(AgentState::outcome).is_some_and(AttemptOutcome::lets_dependents_start)
-    };
-    let open: Vec<&str> = agent.after.iter().filter(|name| !is_done(name)).map(AgentName::as_str).collect();
+    let open = state.lacking(agent);
+    let open: Vec<&str> = open.iter().map(AgentName::as_str).collect();
     if open.is_empty() { "waits for its turn".to_owned() } else { format!("waits for {}", open.join(", ")) }
 }

@@ -23,7 +23,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use super::error::Error;
 use super::inside::{self, Report, Request};
-use crate::git::{Input, PackLimits, Received, RefEdit, Repository, Swap};
+use crate::git::{Input, PackLimits, Received, RefEdit, Repository};
 use crate::model::plan::PinnedPaths;
 use crate::model::{AgentName, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId};
 use crate::store::failpoint;
@@ -331,10 +331,7 @@ impl Capturer {
                 old: at.object().clone(),
             });
         }
-        match self.repository.swap_refs(&edits, "sandbox: capture")? {
-            Swap::Done => Ok(()),
-            Swap::Lost { name, expected, found } => Err(Error::ref_moved(&name, expected, found)),
-        }
+        Ok(self.repository.swap_refs(&edits, "sandbox: capture")?.require()?)
     }
 }
 
@@ -380,7 +377,7 @@ fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::Refusal;
+    use crate::git::PackRefusal;
     use crate::model::ObjectFormat;
 
     #[test]
@@ -398,8 +395,8 @@ mod tests {
             lost: Vec::new(),
         };
         let stored = || Some(Received::Stored { commit: commit.clone(), pack: None, size: 0 });
-        let large = || Some(Received::Refused(Refusal::TooLarge { limit: 5 }));
-        let cut = || Some(Received::Refused(Refusal::Malformed { message: "early EOF".to_owned() }));
+        let large = || Some(Received::Refused(PackRefusal::TooLarge { limit: 5 }));
+        let cut = || Some(Received::Refused(PackRefusal::Malformed { message: "early EOF".to_owned() }));
         let failed = |reason: &str| Some(Fault::Failed(reason.to_owned()));
         let refused = |reason: &str| Some(Fault::Refused(reason.to_owned()));
         let exited = |code: u8| Status::Exited(i32::from(code));

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use crate::model::Fault;
-use crate::model::{ObjectId, RefName};
 
 /// Why a turn could not be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -26,18 +25,6 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// A ref of ours was moved by someone else.
-    #[error(
-        "`{reference}` was moved by something else: it is `{found}`, not `{expected}`; look at what moved it, then `sandbox retry` the agent"
-    )]
-    RefMoved {
-        /// The ref.
-        reference: String,
-        /// What it should have been.
-        expected: String,
-        /// What it was.
-        found: String,
-    },
     /// The box of the capture could not be had.
     #[error("no box for the capture")]
     Start(#[from] sandbox::StartError),
@@ -56,14 +43,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// A ref that was not where we left it.
-    pub fn ref_moved(name: &RefName, expected: Option<ObjectId>, found: Option<ObjectId>) -> Self {
-        let shown = |id: Option<ObjectId>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
-        Self::RefMoved { reference: name.to_string(), expected: shown(expected), found: shown(found) }
-    }
-}
-
-impl Error {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
@@ -71,7 +50,6 @@ impl Error {
             Self::Store(error) => error.fault(),
             Self::Workspace(error) => error.fault(),
             Self::Start(_) | Self::Sandbox(_) | Self::Capture { .. } | Self::Refused { .. } => Fault::Environment,
-            Self::RefMoved { .. } => Fault::Corrupt,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::rehearsal;
 use super::settings::Settings;
 use super::sockets;
 use super::view::RunView;
+use crate::agent::attempt::with_causes;
 use crate::git::{self, Git, Head, Repository, Version, load_user_attributes};
 use crate::report::doctor::{Check, DoctorData, LayerCheck};
 use crate::report::{Envelope, text};
@@ -235,15 +236,35 @@ fn repository(
 /// Runs whose worktrees or refs the user's other tools have changed.
 fn tampered_runs(repository: &Repository) -> Vec<Check> {
     let state = StateDir::in_common_dir(repository.common_dir());
+    let listing = match runs::list(&state) {
+        Ok(listing) => listing,
+        Err(error) => return vec![failure("runs", error)],
+    };
     let mut checks = Vec::new();
-    for run in runs::list(&state).into_iter().flat_map(|listing| listing.runs) {
-        let Ok(seen) = RunView::load(run) else { continue };
+    for run in listing.runs {
+        let id = run.id().clone();
+        let seen = match RunView::load(run) {
+            Ok(seen) => seen,
+            Err(error) => {
+                let fix = format!("`sandbox doctor --run {id}` tells what is damaged");
+                checks.push(Check::warning("runs", format!("{id}: {error}"), fix));
+                continue;
+            }
+        };
         if seen.alive {
             continue;
         }
-        for found in remarks(repository, &seen.run, &seen.state).unwrap_or_default() {
-            let fix = format!("`sandbox status {}` shows how the run stands", seen.run.id());
-            checks.push(Check::warning("runs", format!("{}: {found}", seen.run.id()), fix));
+        let fix = || format!("`sandbox status {}` shows how the run stands", seen.run.id());
+        match remarks(repository, &seen.run, &seen.state) {
+            Ok(told) => {
+                let warning = |found| Check::warning("runs", format!("{}: {found}", seen.run.id()), fix());
+                checks.extend(told.into_iter().map(warning));
+            }
+            Err(error) => {
+                let found =
+                    format!("{}: how its worktrees stand cannot be told: {}", seen.run.id(), with_causes(&error));
+                checks.push(Check::warning("runs", found, fix()));
+            }
         }
     }
     checks

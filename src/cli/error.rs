@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::exit::Exit;
-use crate::model::refusal::Refusal;
+use crate::model::os_refusal::OsRefusal;
 use crate::model::{IdError, RunId};
 use crate::report::{Failure, text};
 
@@ -55,7 +55,7 @@ impl Error {
     /// The error of a room, its message and its causes kept.
     pub fn of(kind: ErrorKind, error: impl StdError + Send + Sync + 'static) -> Self {
         let mut made = Self::new(kind, error.to_string());
-        made.0.hints.extend(Refusal::told_by(&error).map(|refusal| refusal.hint().to_owned()));
+        made.0.hints.extend(OsRefusal::told_by(&error).map(|refusal| refusal.hint().to_owned()));
         made.0.source = Some(Box::new(Wrapped(Box::new(error))));
         made
     }

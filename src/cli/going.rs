@@ -20,7 +20,7 @@ use crate::model::event::Event;
 use crate::model::run::RunState;
 use crate::report::human::Human;
 use crate::report::summary::SummaryData;
-use crate::report::{Envelope, Facts, live, text};
+use crate::report::{AgentFacts, Envelope, Facts, live, text};
 use crate::run::{self, Ending, Observer, Report, Signals};
 
 /// How often a live block is drawn anew while nothing happens: its clocks go on.
@@ -127,7 +127,14 @@ pub(super) fn threads() -> Result<tokio::runtime::Runtime, Error> {
 }
 
 fn conclude(report: &Report, settings: &Settings, printer: &mut Printer, telling: Telling) -> Result<Exit, Error> {
-    let summary = SummaryData::of(&report.state, &Facts::new(jiff::Timestamp::now(), false));
+    let mut facts = Facts::new(jiff::Timestamp::now(), false);
+    for agent in &report.state.agents {
+        let begun = agent.attempts.iter().rev().find_map(|attempt| attempt.started.as_ref());
+        if begun.is_some_and(|begun| begun.worktree.symlink_metadata().is_err()) {
+            facts.agents.insert(agent.name.clone(), AgentFacts { worktree_gone: true, ..AgentFacts::default() });
+        }
+    }
+    let summary = SummaryData::of(&report.state, &facts);
     printer.answer(&summary.render(settings.look));
     match telling {
         Telling::Events => {}

@@ -98,7 +98,7 @@ impl Subject<'_> {
         });
         if let Some(span) = span {
             let counts = self.view.repository.load_line_counts(&span.old, &span.new)?;
-            let measured = AgentFacts { dirty: None, stat: Some(diff_stat(&counts)) };
+            let measured = AgentFacts { stat: Some(diff_stat(&counts)), ..AgentFacts::default() };
             facts.agents.insert(self.agent.name.clone(), measured);
         }
         let data = InspectData::of(&self.seen.state, self.agent, &facts);

@@ -12,6 +12,7 @@ use super::view::{RunView, View, is_alive};
 use crate::model::AgentName;
 use crate::model::event::Event;
 use crate::model::run::RunState;
+use crate::model::run::tries::Next;
 use crate::report::human::Human;
 use crate::store::journal::{self, JournalTail};
 use crate::store::{Position, RunDir};
@@ -128,10 +129,5 @@ impl Journal {
 /// Whether an agent has ended and no further attempt follows by itself.
 fn is_done(state: &RunState, name: &AgentName) -> bool {
     let Some(agent) = state.agent(name) else { return false };
-    let (Some(outcome), Some(attempt), None) = (agent.outcome(), agent.last_attempt(), agent.stage) else {
-        return false;
-    };
-    let briefs = state.started.iter().flat_map(|started| &started.agents);
-    let allowed = briefs.filter(|brief| brief.name == *name).map(|brief| brief.attempts).next().unwrap_or(1);
-    outcome.lets_dependents_start() || attempt.number >= allowed
+    agent.stage.is_none() && agent.outcome().is_some() && state.follows(agent) == Next::Nothing
 }

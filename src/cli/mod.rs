@@ -62,7 +62,7 @@ pub use exit::Exit;
 pub use printer::Printer;
 pub use settings::{Settings, Surroundings};
 
-use crate::model::refusal::Refusal;
+use crate::model::os_refusal::OsRefusal;
 use crate::report::Envelope;
 use crate::store::space;
 use crate::workspace::raise_open_files;
@@ -91,7 +91,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Exit {
 
 /// What other programs say of a disk that is full is often not that it is.
 fn about_room(error: Error, settings: &Settings) -> Error {
-    let hint = Refusal::NoSpace.hint();
+    let hint = OsRefusal::NoSpace.hint();
     let is_told = error.failure().hints.iter().any(|told| told == hint);
     if error.exit() == Exit::Unfit && !is_told && space::is_full(&settings.dir) { error.hint(hint) } else { error }
 }

@@ -31,6 +31,7 @@ impl From<git::Error> for Error {
             | Git::BranchInTheWay { .. }
             | Git::WorktreeOdd { .. }
             | Git::WorktreeInPlace { .. }
+            | Git::RefMoved { .. }
             | Git::NoSuchCommit { .. }
             | Git::Store(_)
             | Git::Unparsable { .. } => None,
@@ -53,6 +54,7 @@ impl From<store::Error> for Error {
             | Store::Locked { .. }
             | Store::BoxLives { .. }
             | Store::TakenOver { .. }
+            | Store::RunMoved { .. }
             | Store::NotAdmitted { .. }
             | Store::Damaged { .. }
             | Store::Newer { .. }
@@ -116,7 +118,7 @@ impl From<change::Error> for Error {
             Change::Start(_) | Change::Sandbox(_) => {
                 Self::of(error.fault(), error).hint("`sandbox doctor` tells what this machine lacks")
             }
-            Change::Capture { .. } | Change::Refused { .. } | Change::RefMoved { .. } => Self::of(error.fault(), error),
+            Change::Capture { .. } | Change::Refused { .. } => Self::of(error.fault(), error),
         }
     }
 }

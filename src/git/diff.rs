@@ -114,12 +114,6 @@ impl Repository {
         records.map(|bytes| record(bytes).ok_or_else(odd)).collect()
     }
 
-    /// Git's one-line summary, such as `2 files changed, 3 insertions(+)`; empty if nothing differs.
-    pub fn load_short_stat(&self, old: &TreeId, new: &TreeId) -> Result<String, Error> {
-        let output = self.diff_tree(old, new).args(["--shortstat", "--no-renames", "--no-textconv"]).success()?;
-        Ok(output.text()?.trim().to_owned())
-    }
-
     /// `diff-tree` between two trees, with what could hide or reorder paths pinned.
     fn diff_tree(&self, old: &TreeId, new: &TreeId) -> DiffTree {
         DiffTree {

@@ -168,6 +168,18 @@ pub enum Error {
     /// A folder of the program's own could not be made.
     #[error(transparent)]
     Store(Box<crate::store::Error>),
+    /// A ref of ours was moved by someone else.
+    #[error(
+        "`{reference}` was moved by something else: it is {found}, and not {expected}: see what moved it, then try again"
+    )]
+    RefMoved {
+        /// The ref.
+        reference: RefName,
+        /// What it should have been.
+        expected: String,
+        /// What it was.
+        found: String,
+    },
     /// A worktree's entry was to be dropped while its folder is still there.
     #[error("the folder of worktree `{}` is still there: it must be moved away first", path.display())]
     WorktreeInPlace {
@@ -225,6 +237,7 @@ impl Error {
             | Self::WorktreeInPlace { .. } => Fault::Repository,
             Self::NoSuchCommit { .. } => Fault::Usage,
             Self::Store(error) => error.fault(),
+            Self::RefMoved { .. } => Fault::Corrupt,
             Self::Unparsable { .. } => Fault::Internal,
         }
     }

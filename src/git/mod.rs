@@ -63,7 +63,7 @@ pub use merge::{AttributeSource, Merger, Preview, load_user_attributes};
 pub use objects::{Blob, Commit, Entry, Mode, ModeKind, NewCommit, Signature};
 pub use obstacles::{Found, IndexEntry, Obstacle, ObstacleKind, Scene};
 pub use operations::{Operation, OperationKind, load_operations};
-pub use pack::{PackLimits, Received, Refusal};
+pub use pack::{PackLimits, PackRefusal, Received};
 pub use program::{Git, PROGRAM_VARIABLE, Version};
 pub use reader::Engine;
 pub use refs::{Ref, RefEdit, Swap};

@@ -9,7 +9,7 @@
 //! Whatever happens, the quarantine is gone afterwards, and before step 3 the repository has not changed. No ref moves
 //! here; the caller pins the commit at once, since git may prune what nothing names.
 //!
-//! A pack that is bad is a [`Refusal`], the sender's doing. `Err` is ours: a full disk, a missing program.
+//! A pack that is bad is a [`PackRefusal`], the sender's doing. `Err` is ours: a full disk, a missing program.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -48,12 +48,12 @@ pub enum Received {
         size: u64,
     },
     /// The pack is bad, and nothing of it was kept.
-    Refused(Refusal),
+    Refused(PackRefusal),
 }
 
 /// Why a pack was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum PackRefusal {
     /// An object would be unsafe to have.
     #[error("an object in the pack is not acceptable: {message}")]
     Unsound {
@@ -124,7 +124,7 @@ impl Repository {
         quarantine: &Quarantine,
         stream: Input,
         limits: &PackLimits,
-    ) -> Result<Option<Refusal>, Error> {
+    ) -> Result<Option<PackRefusal>, Error> {
         let mut command = quarantine
             .apply(self.common(Access::Write, "index-pack"))
             .args(["--stdin", "--strict", "--fix-thin"])
@@ -139,7 +139,7 @@ impl Repository {
         match command.run() {
             Ok(output) if output.status.success() => Ok(None),
             Ok(output) => judge(output, limits).map(Some),
-            Err(Error::TimedOut { .. }) => Ok(Some(Refusal::TimedOut { limit: limits.time })),
+            Err(Error::TimedOut { .. }) => Ok(Some(PackRefusal::TimedOut { limit: limits.time })),
             Err(error) => Err(error),
         }
     }
@@ -150,15 +150,15 @@ impl Repository {
         quarantine: &Quarantine,
         commit: &CommitId,
         limits: &PackLimits,
-    ) -> Result<Option<Refusal>, Error> {
+    ) -> Result<Option<PackRefusal>, Error> {
         if !self.is_commit_by_library(quarantine, commit) {
             let kind = quarantine.apply(self.common(Access::Read, "cat-file")).args(["-t", commit.as_str()]).run()?;
             if !kind.status.success() {
-                return Ok(Some(Refusal::Incomplete { message: format!("commit {commit} is not in it") }));
+                return Ok(Some(PackRefusal::Incomplete { message: format!("commit {commit} is not in it") }));
             }
             if kind.line()? != "commit" {
                 let kind = kind.line()?.to_owned();
-                return Ok(Some(Refusal::NotACommit { object: commit.clone(), kind }));
+                return Ok(Some(PackRefusal::NotACommit { object: commit.clone(), kind }));
             }
         }
         let walk = quarantine
@@ -169,9 +169,9 @@ impl Repository {
             .run();
         match walk {
             Ok(output) if output.status.success() => Ok(None),
-            Ok(output) if output.code().is_some() => Ok(Some(Refusal::Incomplete { message: first_line(&output) })),
+            Ok(output) if output.code().is_some() => Ok(Some(PackRefusal::Incomplete { message: first_line(&output) })),
             Ok(output) => Err(output.failure()),
-            Err(Error::TimedOut { .. }) => Ok(Some(Refusal::TimedOut { limit: limits.time })),
+            Err(Error::TimedOut { .. }) => Ok(Some(PackRefusal::TimedOut { limit: limits.time })),
             Err(error) => Err(error),
         }
     }
@@ -251,7 +251,7 @@ fn move_into(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Whose fault a failed `index-pack` is. Its exit code is the same for all of them, so its words must do; what is not
 /// known to be ours is the sender's.
-fn judge(output: Output, limits: &PackLimits) -> Result<Refusal, Error> {
+fn judge(output: Output, limits: &PackLimits) -> Result<PackRefusal, Error> {
     let complaint = output.complaint();
     let says = |texts: &[&str]| texts.iter().any(|text| complaint.contains(text));
     let ours = [
@@ -264,24 +264,24 @@ fn judge(output: Output, limits: &PackLimits) -> Result<Refusal, Error> {
         "not a git repository",
     ];
     if says(&["pack exceeds maximum allowed size"]) {
-        return Ok(Refusal::TooLarge { limit: limits.size });
+        return Ok(PackRefusal::TooLarge { limit: limits.size });
     }
     if limits.memory.is_some() && (says(&["ut of memory", "annot allocate memory"]) || output.code().is_none()) {
-        return Ok(Refusal::Memory);
+        return Ok(PackRefusal::Memory);
     }
     if output.code().is_none() || says(&ours) {
         return Err(output.failure());
     }
     let message = first_line(&output);
     if says(&["did not receive expected object", "unresolved delta"]) {
-        return Ok(Refusal::Incomplete { message });
+        return Ok(PackRefusal::Incomplete { message });
     }
     if says(&["fsck error", "error in object", "invalid object", "Not all child objects"])
         || message.starts_with("error: object ")
     {
-        return Ok(Refusal::Unsound { message });
+        return Ok(PackRefusal::Unsound { message });
     }
-    Ok(Refusal::Malformed { message })
+    Ok(PackRefusal::Malformed { message })
 }
 
 fn first_line(output: &Output) -> String {

@@ -104,6 +104,19 @@ pub enum Swap {
     },
 }
 
+impl Swap {
+    /// That all refs have moved; an error for who has no other answer to a ref that something else has moved.
+    pub fn require(self) -> Result<(), Error> {
+        let shown = |id: Option<ObjectId>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
+        match self {
+            Self::Done => Ok(()),
+            Self::Lost { name, expected, found } => {
+                Err(Error::RefMoved { reference: name, expected: shown(expected), found: shown(found) })
+            }
+        }
+    }
+}
+
 impl Repository {
     /// The first of these refs that exists.
     pub(super) fn first_known<'n>(&self, names: &'n [RefName]) -> Result<Option<&'n RefName>, Error> {

@@ -26,7 +26,7 @@ use super::following::Following;
 use super::keep::set_ref;
 use super::open::open_card;
 use super::preview::{Placed, Previewed, Previews, Question, preview};
-use super::settle::{BACKOFF, Settled, settle_locked};
+use super::settle::{BACKOFF, Settled, settle_held};
 
 /// A request to make the candidate.
 #[derive(Clone)]
@@ -135,7 +135,7 @@ fn move_to(
         }
         let Some(claim) = claim else { return Ok(Ok(())) };
         let swapped = swap(integration, reference, Some(begun), &published.candidate);
-        match (settle_locked(integration.facts.repository, integration.journal, &claim)?, swapped) {
+        match (settle_held(integration.facts.repository, integration.journal, &claim)?, swapped) {
             (Settled::Confirmed, _) => break,
             (Settled::Released(Release::Untouched), Err(_)) if first => {
                 // Once more is the program's own doing, whoever asked for the first.

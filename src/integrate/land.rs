@@ -32,7 +32,7 @@ use super::currency::{Observation, observation_key};
 use super::error::Error;
 use super::facts::signature;
 use super::following::Following;
-use super::settle::{BACKOFF, Settled, settle_locked};
+use super::settle::{BACKOFF, Settled, settle_held};
 use super::{gates, message};
 
 /// A request to land.
@@ -129,7 +129,7 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
     let lock = RepositoryLock::acquire(landing.state_dir, landing.patience, landing.notice)?;
     let told = Following::new(landing.journal, landing.state);
     for claim in landing.state.open_claims.iter().filter(|claim| claim.effect == EffectKind::Land) {
-        match settle_locked(landing.repository, &told, claim)? {
+        match settle_held(landing.repository, &told, claim)? {
             Settled::Confirmed | Settled::Released(_) => {}
             Settled::Stuck(blocks) => return Ok(Landed::Refused(blocks)),
         }
@@ -327,7 +327,7 @@ fn land_ref(landing: &Landing<'_>, told: &Following<'_>, asked: Asker) -> Result
         old: landing.expected_tip.object().clone(),
     };
     let swapped = landing.repository.swap_refs(&[edit], &format!("sandbox: land {}", landing.run.id()));
-    Ok(match (settle_locked(landing.repository, told, &effect)?, swapped) {
+    Ok(match (settle_held(landing.repository, told, &effect)?, swapped) {
         (Settled::Confirmed, _) => Tried::Ended(done(landing, None)),
         (Settled::Released(_), Ok(Swap::Lost { found, .. })) => Tried::Ended(Landed::Moved { found }),
         (Settled::Released(_), Ok(Swap::Done)) => {
@@ -373,7 +373,7 @@ fn land_checkout(
         held: Some(lock.share()?),
     };
     let forwarded = checkout.fast_forward(forward);
-    Ok(match (settle_locked(landing.repository, told, &effect)?, forwarded) {
+    Ok(match (settle_held(landing.repository, told, &effect)?, forwarded) {
         (Settled::Confirmed, _) => Tried::Ended(done(landing, Some(path))),
         (Settled::Stuck(blocks), _) => Tried::Ended(Landed::Refused(blocks)),
         // What it says and what is there do not go together: nothing is made of it.

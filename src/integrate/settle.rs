@@ -43,7 +43,7 @@ pub fn settle(
     notice: &dyn Fn(Option<&Holder>),
 ) -> Result<Settled, Error> {
     let _lock = RepositoryLock::acquire(state_dir, patience, notice)?;
-    settle_locked(repository, journal, claim)
+    settle_held(repository, journal, claim)
 }
 
 /// Where the target stands, beside what was claimed.
@@ -102,7 +102,9 @@ fn amends(stand: Stand) -> Amends {
     }
 }
 
-pub(super) fn settle_locked(repository: &Repository, journal: &dyn Record, claim: &Effect) -> Result<Settled, Error> {
+/// The same, for whom nobody else can be at work on the reference: it holds the repository's lock where the claim is about the
+/// target, and the run's where it is about a ref of the run.
+pub(super) fn settle_held(repository: &Repository, journal: &dyn Record, claim: &Effect) -> Result<Settled, Error> {
     let tip = repository.load_ref(&claim.reference)?.map(CommitId::from);
     // Who settles it is not always who claimed it.
     let claim = &Effect { invocation: Some(process::current()?), ..claim.clone() };

@@ -14,11 +14,11 @@ pub mod fault;
 pub mod gate;
 pub mod ids;
 pub mod network;
+pub mod os_refusal;
 pub mod outcome;
 pub mod path;
 pub mod plan;
 pub mod receipt;
-pub mod refusal;
 pub mod run;
 
 pub use fault::Fault;

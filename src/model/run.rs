@@ -19,6 +19,7 @@ use super::outcome::AttemptOutcome;
 use super::path::RepoPath;
 
 mod mutations;
+pub mod tries;
 
 /// Everything the journal tells of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -264,7 +265,10 @@ impl RunState {
                 }
             }
             EventKind::StageEnter(enter) => {
-                self.finished = None;
+                // Who goes on with a run that came to an end decides anew.
+                if self.finished.take().is_some() {
+                    self.gate = None;
+                }
                 if let Some(invocation) = &enter.invocation {
                     self.invocation = Some(invocation.clone());
                 }
@@ -469,6 +473,11 @@ impl RunState {
     /// The agent of that name.
     pub fn agent(&self, name: &AgentName) -> Option<&AgentState> {
         self.agents.iter().find(|agent| agent.name == *name)
+    }
+
+    /// Whether it came to an end, and the gate was open.
+    pub fn is_complete(&self) -> bool {
+        self.finished.as_ref().is_some_and(|finished| finished.complete)
     }
 
     /// Whether all that is part of the candidate is on the target: it was landed since it was made, or there is nothing in

@@ -26,6 +26,11 @@ impl Facts {
     pub fn new(now: Timestamp, coordinator_alive: bool) -> Self {
         Self { now, coordinator_alive, checkout: None, agents: BTreeMap::new() }
     }
+
+    /// Whether an agent's worktree was found to be gone.
+    pub fn has_no_worktree(&self, agent: &AgentName) -> bool {
+        self.agents.get(agent).is_some_and(|measured| measured.worktree_gone)
+    }
 }
 
 /// The user's checkout.
@@ -44,4 +49,6 @@ pub struct AgentFacts {
     pub dirty: Option<u64>,
     /// What it changed since its fork point, as of its last snapshot.
     pub stat: Option<DiffStat>,
+    /// Whether its worktree is gone, so that it cannot go on there.
+    pub worktree_gone: bool,
 }

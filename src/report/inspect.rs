@@ -298,11 +298,6 @@ pub fn render_turn(record: &TurnRecord, look: Look) -> String {
     out
 }
 
-/// The files of a turn, one a line, for `--files`: all of them.
-pub fn render_files(record: &TurnRecord) -> String {
-    name_status(record).iter().map(|line| text::clean(line) + "\n").collect()
-}
-
 /// The recorded lines with their tabs made spaces, so that escaping leaves them readable.
 fn name_status(record: &TurnRecord) -> Vec<String> {
     record.change_set.name_status.iter().map(|line| line.replace('\t', "  ")).collect()
@@ -500,10 +495,6 @@ mod tests {
         not captured
           3 ignored paths: target/
           refused: run.sock: a socket
-        ");
-        insta::assert_snapshot!(render_files(&samples::turn_record()), @r"
-        A  docs/guide.md
-        M  src/main.rs
         ");
     }
 }

@@ -521,7 +521,8 @@ pub(crate) fn turn_record() -> TurnRecord {
 
 /// What was measured at a second of the run.
 pub(crate) fn facts(second: i64, coordinator_alive: bool) -> Facts {
-    let measured = AgentFacts { dirty: Some(4), stat: Some(DiffStat { files: 3, insertions: 120, deletions: 7 }) };
+    let stat = DiffStat { files: 3, insertions: 120, deletions: 7 };
+    let measured = AgentFacts { dirty: Some(4), stat: Some(stat), worktree_gone: false };
     Facts {
         checkout: Some(CheckoutFacts { branch: Some("main".to_owned()), dirty: 2 }),
         agents: [(name("parser"), measured)].into(),

@@ -352,7 +352,13 @@ impl AgentRow {
             attempt: last.map(|attempt| attempt.number),
             running_turn: last.and_then(|attempt| attempt.running_turn),
             turns: last.map_or(0, |attempt| text::len(&attempt.turns)),
-            waiting_for: if condition == AgentCondition::Pending { waiting_for(state, agent) } else { Vec::new() },
+            waiting_for: match condition {
+                AgentCondition::Pending | AgentCondition::Ended(AttemptOutcome::Blocked) => state.lacking(agent),
+                AgentCondition::Preparing
+                | AgentCondition::Running
+                | AgentCondition::Interrupted
+                | AgentCondition::Ended(_) => Vec::new(),
+            },
             branch: started.map(|started| started.branch.clone()),
             worktree: started.map(|started| started.worktree.clone()),
             dirty: measured.and_then(|measured| measured.dirty),
@@ -407,13 +413,6 @@ fn outside(attempt: &AttemptState) -> Vec<RepoPath> {
         Some(finished) if finished.snapshot.is_some() => finished.outside_since_fork.clone(),
         Some(_) | None => attempt.outside.clone(),
     }
-}
-
-fn waiting_for(state: &RunState, agent: &AgentState) -> Vec<AgentName> {
-    let done = |name: &AgentName| {
-        state.agent(name).and_then(AgentState::outcome).is_some_and(AttemptOutcome::lets_dependents_start)
-    };
-    agent.after.iter().filter(|name| !done(name)).cloned().collect()
 }
 
 /// Paths changed since the fork point: measured just now, or as its newest attempt told when it ended.

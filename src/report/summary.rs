@@ -76,7 +76,7 @@ impl SummaryData {
         Self {
             run: state.run_id.clone(),
             state: RunCondition::of(state, facts.coordinator_alive),
-            complete: state.gate.as_ref().is_some_and(|gate| gate.open),
+            complete: state.is_complete(),
             exit_code: state.finished.as_ref().map(|finished| finished.exit_code),
             target: state.started.as_ref().and_then(|started| started.target.clone()),
             landed: state.landed.clone(),
@@ -160,6 +160,8 @@ fn next_words(row: &AgentRow) -> Option<&'static str> {
     match row.state {
         AgentCondition::Pending | AgentCondition::Preparing | AgentCondition::Running => None,
         AgentCondition::Interrupted => Some("resume"),
+        // What it waited for in vain is there now.
+        AgentCondition::Ended(AttemptOutcome::Blocked) if row.waiting_for.is_empty() => Some("retry"),
         AgentCondition::Ended(outcome) => match remedy(outcome) {
             Remedy::Nothing if row.merge.as_ref().is_some_and(|merge| !merge.cards.is_empty()) => Some("decide"),
             Remedy::Nothing => None,
@@ -217,9 +219,13 @@ fn next_steps(state: &RunState, agents: &[AgentRow], facts: &Facts) -> Vec<NextS
     let troubled: Vec<&AgentRow> =
         agents.iter().filter(|row| matches!(next_words(row), Some("retry" | "inspect"))).collect();
     for row in troubled.iter().take(STEPS) {
-        step("see what it did and said", format!("sandbox inspect {} --run {run} --output", row.agent));
+        // One that waited in vain did and said nothing.
+        if row.state != AgentCondition::Ended(AttemptOutcome::Blocked) {
+            step("see what it did and said", format!("sandbox inspect {} --run {run} --output", row.agent));
+        }
         if next_words(row) == Some("retry") {
-            step("try it again", format!("sandbox retry {} --run {run}", row.agent));
+            let fresh = if facts.has_no_worktree(&row.agent) { " --fresh" } else { "" };
+            step("try it again", format!("sandbox retry {}{fresh} --run {run}", row.agent));
         }
     }
     let passed = state.verifier_is_fresh()
@@ -230,7 +236,7 @@ fn next_steps(state: &RunState, agents: &[AgentRow], facts: &Facts) -> Vec<NextS
     }
     if state.landed.is_some() {
         step("remove its worktrees; snapshots and patches stay", format!("sandbox clean {run}"));
-    } else if state.gate.as_ref().is_some_and(|gate| gate.open) && merged {
+    } else if state.is_complete() && merged {
         if let (Some(candidate), Some(target)) =
             (&state.candidate, state.started.as_ref().and_then(|started| started.target.as_ref()))
         {

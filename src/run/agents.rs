@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::again::{self, Next};
 use super::error::Error;
 use super::finish::started_of;
 use super::recorder::Recorder;
@@ -13,10 +12,11 @@ use super::signals::Signals;
 use super::site::Site;
 use crate::agent::{self, Assignment, AttemptEnd};
 use crate::change::{Capturer, Snapshot};
-use crate::git::{Head, Place, Swap};
+use crate::git::{Head, Place};
 use crate::integrate::{Facts, Fork, fork_point, open_card};
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, Subject};
 use crate::model::plan::{AgentTask, Plan};
+use crate::model::run::tries::{self, Next};
 use crate::model::{AgentName, AttemptOutcome, CommitId, RefName, TurnId};
 use crate::plan::Scope;
 use crate::store::{Occupant, Record, RunDir, atomic, json};
@@ -170,8 +170,8 @@ impl Crew {
             let begun =
                 state.agent(&task.name).is_some_and(|agent| agent.has_begun_in(seat.workspace.place.worktree()));
             seat.needs_setup = !begun;
-            let has_more = again::has_more(&state, &task.name);
-            match again::next(end.outcome, left, has_more, reins.stop.is_cancelled()) {
+            let has_more = state.has_more(&task.name);
+            match tries::next(end.outcome, left, has_more, reins.stop.is_cancelled()) {
                 Next::Nothing => break,
                 Next::Try => left = left.saturating_sub(1),
                 Next::WithMore => {}
@@ -189,7 +189,7 @@ impl Crew {
         }
         let state = self.recorder.state();
         let finished = state.agent(&task.name).and_then(|agent| agent.last_attempt()).and_then(|a| a.finished.as_ref());
-        Ok(finished.is_some_and(|end| end.outcome.lets_dependents_start() && end.outside_since_fork.is_empty()))
+        Ok(finished.is_some_and(AttemptFinished::can_be_built_on))
     }
 
     async fn attempt(
@@ -340,10 +340,7 @@ impl Crew {
     /// Keeps a fork point that no branch holds.
     pub(super) fn pin_fork(&self, agent: &AgentName, commit: &CommitId) -> Result<(), Error> {
         let name = RefName::fork(self.recorder.run().id(), agent);
-        match self.site.repository.move_ref(&name, commit, "sandbox: fork point")? {
-            Swap::Done => Ok(()),
-            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
-        }
+        Ok(self.site.repository.move_ref(&name, commit, "sandbox: fork point")?.require()?)
     }
 
     pub(super) fn block(&self, name: &AgentName, by: &[AgentName]) -> Result<(), Error> {

@@ -13,7 +13,7 @@ use super::finish::Finish;
 use super::hooks::{HookSet, of_settings};
 use super::isolation::{self, LeftOut};
 use super::recorder::{Observer, Recorder};
-use super::schedule::run_all;
+use super::scheduler::run_all;
 use super::signals::Signals;
 use super::site::Site;
 use super::start;

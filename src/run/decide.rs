@@ -15,7 +15,7 @@ use super::site::Site;
 use super::start::load_settings;
 use crate::git::{
     Chosen, Conflict, Entry, InFolder, Merger, Mode, ModeKind, NewCommit, Preview, Renames, Repository, Signature,
-    Swap, find_in_folder,
+    find_in_folder,
 };
 use crate::model::card::{Answer, AnswerKind, Card, CardKind, CardState, ResolvedPath, Sides};
 use crate::model::event::{CardClosed, EventKind, Subject};
@@ -391,10 +391,8 @@ impl Desk {
             message: &format!("{what} of card {}\n", card.id),
         })?;
         let name = name(run, agent, &card.id);
-        match repository.move_ref(&name, &commit, "sandbox: resolution")? {
-            Swap::Done => Ok(commit),
-            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
-        }
+        repository.move_ref(&name, &commit, "sandbox: resolution")?.require()?;
+        Ok(commit)
     }
 
     /// Who makes commits here, now.

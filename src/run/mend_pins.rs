@@ -4,27 +4,32 @@ use std::collections::BTreeSet;
 
 use super::error::Error;
 use super::site::Site;
-use crate::git::{RefEdit, Repository, Swap};
+use crate::agent::attempt::with_causes;
+use crate::git::{self, RefEdit, Repository};
 use crate::model::run::RunState;
 use crate::model::{CommitId, RefName};
 use crate::store::RunDir;
 
-/// Makes the missing refs of a run again, and tells of it, as of snapshots that are gone for good. The branches of agents are
-/// the user's to delete.
+/// Makes the missing refs of a run again, and tells of it, as of snapshots that are gone for good or cannot be read. The
+/// branches of agents are the user's to delete.
+///
+/// An error where something else is at work on the same refs: whoever goes on as if all were pinned could take away the only
+/// copy of an agent's work.
 pub(super) fn mend_pins(site: &Site, state: &RunState, run: &RunDir, tell: impl Fn(&str)) -> Result<(), Error> {
-    let found = site.repository.load_refs(&format!("refs/sandbox/{}/", run.id()))?;
-    let found: BTreeSet<RefName> = found.into_iter().map(|reference| reference.name).collect();
     let (mut edits, mut gone) = (Vec::new(), Vec::new());
-    for (name, commit, patch) in wanted(state, run).into_iter().filter(|(name, ..)| !found.contains(name)) {
+    for (name, commit, patch) in missing(&site.repository, state, run)? {
         match site.repository.load_commit(&commit) {
             Ok(_) => edits.push(RefEdit::Create { name, new: commit.object().clone() }),
-            Err(crate::git::Error::MissingObject { .. } | crate::git::Error::Failed { .. }) => gone.extend(patch),
+            Err(git::Error::MissingObject { .. }) => gone.extend(patch),
+            // Damage in the repository: git's to say what, and no reason not to go on with what is whole.
+            Err(error @ (git::Error::Failed { .. } | git::Error::Unparsable { .. })) => {
+                tell(&format!("`{name}` was deleted and cannot be made again: {}", with_causes(&error)));
+            }
             Err(error) => return Err(error.into()),
         }
     }
-    if !edits.is_empty()
-        && let Swap::Done = site.repository.swap_refs(&edits, "sandbox: keep again")?
-    {
+    if !edits.is_empty() {
+        site.repository.swap_refs(&edits, "sandbox: keep again")?.require()?;
         let refs = if edits.len() == 1 { "ref was" } else { "refs were" };
         tell(&format!("{} {refs} deleted that keep what agents did: they are there again", edits.len()));
     }
@@ -41,13 +46,21 @@ pub(super) fn mend_pins(site: &Site, state: &RunState, run: &RunDir, tell: impl 
 
 /// How many of the refs are missing.
 pub(super) fn count_missing(repository: &Repository, state: &RunState, run: &RunDir) -> Result<usize, Error> {
-    let found = repository.load_refs(&format!("refs/sandbox/{}/", run.id()))?;
-    let found: BTreeSet<RefName> = found.into_iter().map(|reference| reference.name).collect();
-    Ok(wanted(state, run).into_iter().filter(|(name, ..)| !found.contains(name)).count())
+    Ok(missing(repository, state, run)?.count())
 }
 
-/// The refs that there should be, what each should hold, and where the patch of a snapshot is.
-fn wanted(state: &RunState, run: &RunDir) -> Vec<(RefName, CommitId, Option<String>)> {
+/// The refs that there should be and are not.
+fn missing(repository: &Repository, state: &RunState, run: &RunDir) -> Result<impl Iterator<Item = Wanted>, Error> {
+    let found = repository.load_refs(&format!("refs/sandbox/{}/", run.id()))?;
+    let found: BTreeSet<RefName> = found.into_iter().map(|reference| reference.name).collect();
+    Ok(wanted(state, run).into_iter().filter(move |(name, ..)| !found.contains(name)))
+}
+
+/// A ref, what it should hold, and where the patch of a snapshot is.
+type Wanted = (RefName, CommitId, Option<String>);
+
+/// The refs that there should be.
+fn wanted(state: &RunState, run: &RunDir) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     if let Some(started) = &state.started {
         wanted.push((RefName::base(run.id()), started.base.clone(), None));

@@ -2,9 +2,9 @@
 //!
 //! - [`Site`] is where runs happen: one repository and what is around it.
 //! - [`start`] makes the run's folder, pins the base and writes the first event.
-//! - [`schedule`] carries the agents to their ends, as many at once as the plan says ([`scheduler`] decides), and [`agents`]
+//! - [`scheduler`] carries the agents to their ends, as many at once as the plan says ([`readiness`] decides), and [`agents`]
 //!   each of them through its attempts.
-//! - [`asks`] decides what agents ask for while they work, and [`again`] whether another attempt follows one.
+//! - [`asks`] decides what agents ask for while they work.
 //! - [`control`] is how another terminal asks for something meanwhile.
 //! - [`finish`] integrates, verifies, asks the gate ([`gate`] decides) and lands.
 //! - [`Recorder`] is the only writer of the journal.
@@ -12,7 +12,6 @@
 //! Promises: the journal knows of everything before it is acted on. Each agent is carried to an end of its own, and one
 //! that fails takes down only those that build on it. Nothing moves the target but landing, and landing needs an open gate.
 
-mod again;
 mod agents;
 mod asks;
 pub mod clean;
@@ -36,13 +35,13 @@ mod pins;
 mod places;
 mod premerge;
 pub mod propose;
+pub mod readiness;
 mod recorder;
 mod remarks;
 pub mod reopen;
 pub mod resume;
 pub mod retention;
-mod schedule;
-pub mod scheduler;
+mod scheduler;
 mod seat;
 mod signals;
 mod site;

@@ -27,7 +27,7 @@ use crate::agent::errand::{self, Errand};
 use crate::agent::output::Allowance;
 use crate::agent::supervise::{Bounds, Cut, Ended};
 use crate::change::{Capturer, Snapshot};
-use crate::git::{Chosen, Entry, NewCommit, Place, RefEdit, Stage, Swap};
+use crate::git::{Chosen, Entry, NewCommit, Place, RefEdit, Stage};
 use crate::integrate::as_chosen;
 use crate::model::card::{AnswerKind, Card, Proposal};
 use crate::model::event::{CardProposed, EventKind, ProposalDiscarded, Subject};
@@ -122,10 +122,7 @@ impl Desk {
         let Some(agent) = card.agents.first() else { return Ok(()) };
         let name = RefName::proposal(self.recorder.run().id(), agent, &card.id);
         let Some(old) = self.site.repository.load_ref(&name)? else { return Ok(()) };
-        match self.site.repository.swap_refs(&[RefEdit::Delete { name, old }], "sandbox: proposal")? {
-            Swap::Done => Ok(()),
-            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
-        }
+        Ok(self.site.repository.swap_refs(&[RefEdit::Delete { name, old }], "sandbox: proposal")?.require()?)
     }
 
     fn resolver_place(&self, card: &CardId) -> Workplace {

@@ -60,7 +60,7 @@ fn of_worktrees(
         let place = places.place(run.id(), &Occupant::Agent { name: agent.name.clone(), generation });
         let path = place.worktree().display().to_string();
         let standing = Workspace::from_record(record, place).standing(repository.common_dir());
-        let is_over = state.finished.as_ref().is_some_and(|finished| finished.complete);
+        let is_over = state.is_complete();
         told.extend(remark(standing, &agent.name, &path, run, is_over));
     }
     Ok(told)

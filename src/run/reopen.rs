@@ -18,7 +18,7 @@ use super::keep::{Keeper, Kept};
 use super::mend_pins::mend_pins;
 use super::places::mend_links;
 use super::recorder::{Observer, Recorder};
-use super::schedule::run_one;
+use super::scheduler::run_one;
 use super::signals::Signals;
 use super::site::Site;
 use super::stage::stage;
@@ -30,7 +30,7 @@ use crate::model::plan::{Plan, RunSettings};
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, AttemptOutcome, RefName, RunId};
 use crate::store::lock::{self, Patience, RunLock};
-use crate::store::{JournalWriter, Record, RunDir, Workplaces};
+use crate::store::{JournalWriter, Record, RunDir, Workplaces, atomic, listing};
 
 /// A run that a verb goes on with.
 #[derive(Debug)]
@@ -80,6 +80,8 @@ impl Reopened {
             site.require_writable()?;
             let lock = RunLock::try_acquire(&run)?;
             site.sweep_scratch();
+            // The lock is ours: nobody else writes here.
+            atomic::remove_unfinished(run.root())?;
             let settings = load_settings(&run)?;
             let (writer, opened) = JournalWriter::open(&run, lock, site.clock.clone())?;
             if let Some(repair) = &opened.repair {
@@ -339,14 +341,7 @@ impl Reopened {
 /// Waits for what is left of boxes whose coordinator was killed: until their last process is gone, it may write.
 pub(super) fn await_boxes(site: &Site, run: &RunId, tell: impl Fn(&str)) -> Result<(), Error> {
     let places = &site.workplaces;
-    let root = places.private_root();
-    let entries = match std::fs::read_dir(&root) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(crate::store::Error::Io { op: "read", path: root, source }.into()),
-    };
-    for entry in entries {
-        let entry = entry.map_err(crate::store::Error::io("read", &root))?;
+    for entry in listing::entries(&places.private_root())?.unwrap_or_default() {
         let Some((of, occupant)) = Workplaces::occupant_of(&entry.file_name()) else { continue };
         if of != *run {
             continue;

@@ -7,18 +7,17 @@
 //!
 //! Each step looks at what is there first, so that nothing is done twice, and a death during `resume` is like any other.
 
-use super::again::{self, Next, has_more};
 use super::agents::Opening;
 use super::coordinator::{Report, close_on_fault, end_in_time, open_networks, require_secrets};
 use super::error::Error;
 use super::hooks::commands_outside;
 use super::reopen::{NeverBegun, Reopened};
-use super::schedule::run_all;
-use crate::model::card::{AnswerKind, Card, CardKind};
+use super::scheduler::run_all;
+use crate::model::AttemptOutcome;
 use crate::model::currency::Asker;
 use crate::model::event::{Asked, EventKind, Requester, Subject};
+use crate::model::run::tries::{self, Next};
 use crate::model::run::{AgentState, RunState};
-use crate::model::{AgentName, AttemptOutcome};
 use crate::plan::boxes;
 use crate::store::Record;
 
@@ -67,8 +66,8 @@ impl Reopened {
         let jobs = state.started.as_ref().map_or(1, |started| started.jobs);
         run_all(self.crew(), orders, jobs, |task| match state.agent(&task.name) {
             Some(agent) => {
-                let has_more = !came_to_its_end && has_more(&state, &task.name);
-                opening(agent, task.attempts, came_to_its_end, (is_approved(&state, &task.name), has_more))
+                let has_more = !came_to_its_end && state.has_more(&task.name);
+                opening(agent, task.attempts, came_to_its_end, (state.is_scope_approved(&task.name), has_more))
             }
             None => Opening::New,
         })
@@ -88,19 +87,11 @@ fn came_to_its_end(state: &RunState) -> bool {
     state.finished.as_ref().is_some_and(|finished| DECIDED.contains(&finished.exit_code))
 }
 
-/// Whether a person has approved of what an agent did outside its contract, and nothing of it waits still.
-fn is_approved(state: &RunState, agent: &AgentName) -> bool {
-    let mut cards =
-        state.cards.iter().filter(|card| card.kind == CardKind::Scope && card.agents.first() == Some(agent)).peekable();
-    let approved = |card: &Card| card.answer.as_ref().is_some_and(|answer| answer.kind == AnswerKind::Approved);
-    cards.peek().is_some() && cards.all(approved)
-}
-
 /// How an agent with so many attempts goes on. `approved`: others may build on what it did outside its contract. `has_more`:
 /// something was granted that its newest attempt did not have, and the one that was to follow for it was never made.
 fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, (approved, has_more): (bool, bool)) -> Opening {
     // That the run was cut short is no fault of the agent's, and costs it no attempt.
-    let left = attempts.saturating_sub(u32::try_from(again::spent(agent)).unwrap_or(u32::MAX));
+    let left = attempts.saturating_sub(agent.tries_spent());
     // Promised to whoever asked for it, before the coordinator died.
     if let Some(requested) = agent.retry.filter(|_| !agent.attempts.is_empty()) {
         return if requested.from_fork { Opening::Afresh { attempts } } else { Opening::GoOn { attempts } };
@@ -108,7 +99,7 @@ fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, (approved, 
     let Some(finished) = agent.last_attempt().and_then(|attempt| attempt.finished.as_ref()) else {
         return Opening::GoOn { attempts: left.max(1) };
     };
-    if again::next(finished.outcome, 0, has_more, false) == Next::WithMore {
+    if tries::next(finished.outcome, 0, has_more, false) == Next::WithMore {
         return Opening::GoOn { attempts: left.max(1) };
     }
     match finished.outcome {

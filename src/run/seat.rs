@@ -3,7 +3,7 @@
 use super::agents::{Crew, Seat, load_pinned_turns, load_workspaces};
 use super::error::Error;
 use crate::change::Snapshot;
-use crate::git::{Place, RefEdit, Swap};
+use crate::git::{Place, RefEdit};
 use crate::model::plan::AgentTask;
 use crate::model::run::{AgentState, RunState};
 use crate::model::{AgentName, CommitId, RefName};
@@ -140,9 +140,6 @@ impl Crew {
         if repository.load_ref(&left)?.is_none() {
             edits.push(RefEdit::Create { name: left, new: at.object().clone() });
         }
-        match repository.swap_refs(&edits, "sandbox: begin afresh")? {
-            Swap::Done => Ok(()),
-            Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
-        }
+        Ok(repository.swap_refs(&edits, "sandbox: begin afresh")?.require()?)
     }
 }

@@ -9,7 +9,7 @@ use super::error::Error;
 use super::hooks::{HookSet, Runner};
 use super::recorder::{Observer, Recorder};
 use super::site::Site;
-use crate::git::{Head, RefEdit, Swap};
+use crate::git::{Head, RefEdit};
 use crate::model::change::GitProgressState;
 use crate::model::event::{AgentBrief, EventKind, RunStarted, Subject};
 use crate::model::plan::{Hooks, PinnedPaths, Plan, RunSettings};
@@ -144,14 +144,8 @@ fn freeze(
 }
 
 fn pin_base(site: &Site, run: &RunId, base: &CommitId) -> Result<(), Error> {
-    let name = RefName::base(run);
-    match site
-        .repository
-        .swap_refs(&[RefEdit::Create { name: name.clone(), new: base.object().clone() }], "sandbox: base")?
-    {
-        Swap::Done => Ok(()),
-        Swap::Lost { name, expected, found } => Err(crate::change::Error::ref_moved(&name, expected, found).into()),
-    }
+    let pin = RefEdit::Create { name: RefName::base(run), new: base.object().clone() };
+    Ok(site.repository.swap_refs(&[pin], "sandbox: base")?.require()?)
 }
 
 /// The largest run number that a ref carries, be it of a run that this repository has no record of.

@@ -18,7 +18,7 @@ use crate::model::plan::RunSettings;
 use crate::model::run::RunState;
 use crate::model::{CardId, RunId};
 use crate::store::lock::run_lock_state;
-use crate::store::{Occupant, RunDir, Workplace, Workplaces, journal, runs, trash};
+use crate::store::{Occupant, RunDir, Workplace, Workplaces, journal, listing, runs, trash};
 
 /// A run, looked at.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ fn facts<'p>(
         _ if run_lock_state(run)?.is_held() => Standing::AtWork,
         Err(error) => Standing::Unreadable(with_causes(error)),
         // One that was gone on with since, and cut short, is not.
-        Ok((_, state)) if state.finished.as_ref().is_some_and(|finished| finished.complete) => Standing::Complete,
+        Ok((_, state)) if state.is_complete() => Standing::Complete,
         Ok(_) => Standing::Incomplete,
     };
     let state = read.as_ref().ok().map(|(_, state)| state);
@@ -178,9 +178,6 @@ fn places(places: &Workplaces, listed: &[Worktree]) -> Result<Vec<(Workplace, Ru
 }
 
 fn names_in(folder: &Path) -> Result<Option<BTreeSet<OsString>>, Error> {
-    match std::fs::read_dir(folder) {
-        Ok(entries) => Ok(Some(entries.flatten().map(|entry| entry.file_name()).collect())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(crate::store::Error::Io { op: "read", path: folder.to_owned(), source }.into()),
-    }
+    let names = |entries: Vec<std::fs::DirEntry>| entries.iter().map(std::fs::DirEntry::file_name).collect();
+    Ok(listing::entries(folder)?.map(names))
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
-use super::{Error, failpoint};
+use super::{Error, failpoint, listing};
 
 /// How names of files begin that are not finished. Listings skip them.
 pub const TEMPORARY_PREFIX: &str = ".tmp-";
@@ -138,17 +138,15 @@ pub fn is_temporary(name: &std::ffi::OsStr) -> bool {
     name.as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes())
 }
 
-/// Removes what writers that were killed left unfinished in a folder. Only for who knows that nobody writes there now.
+/// Removes what writers that were killed left unfinished in a folder and below it. Only for who knows that nobody writes
+/// there now. Links are not followed.
 pub fn remove_unfinished(folder: &Path) -> Result<(), Error> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Error::io("list", folder)(error)),
-    };
-    for entry in entries {
-        let entry = entry.map_err(Error::io("list", folder))?;
-        if is_temporary(&entry.file_name()) {
-            remove_file(&entry.path())?;
+    for entry in listing::entries(folder)?.unwrap_or_default() {
+        let path = entry.path();
+        if entry.file_type().map_err(Error::io("look at", &path))?.is_dir() {
+            remove_unfinished(&path)?;
+        } else if is_temporary(&entry.file_name()) {
+            remove_file(&path)?;
         }
     }
     Ok(())

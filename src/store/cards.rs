@@ -1,9 +1,7 @@
 //! The cards as files, one each. Derived from the journal: for people and scripts that look without us.
 
-use std::io::ErrorKind;
-
 use super::layout::RunDir;
-use super::{Error, Warning, atomic, json};
+use super::{Error, Warning, atomic, json, listing};
 use crate::model::CardId;
 use crate::model::card::Card;
 
@@ -19,15 +17,9 @@ pub fn load(run: &RunDir, id: &CardId) -> Result<(Option<Card>, Option<Warning>)
 
 /// Reads all cards, ordered by id. Damaged ones are left out, with warnings.
 pub fn list(run: &RunDir) -> Result<(Vec<Card>, Vec<Warning>), Error> {
-    let folder = run.cards();
-    let entries = match std::fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
-        Err(error) => return Err(Error::io("list", &folder)(error)),
-    };
     let (mut cards, mut warnings) = (Vec::new(), Vec::new());
-    for entry in entries {
-        let path = entry.map_err(Error::io("list", &folder))?.path();
+    for entry in listing::entries(&run.cards())?.unwrap_or_default() {
+        let path = entry.path();
         let Some(id) = path.file_stem().and_then(|stem| stem.to_str()?.parse::<CardId>().ok()) else { continue };
         let (card, warning) = load(run, &id)?;
         cards.extend(card);

@@ -60,6 +60,17 @@ pub enum Error {
         /// The run.
         run: RunId,
     },
+    /// The run's folder is not where it was.
+    #[error(
+        "the folder of run `{run}` is not at `{}` any more: it, or its repository, was moved or removed while the run was at \
+         work, and nothing more is written; `sandbox resume {run}`, where it is now, goes on", folder.display()
+    )]
+    RunMoved {
+        /// The run.
+        run: RunId,
+        /// Where its folder was.
+        folder: PathBuf,
+    },
     /// What was to be written must not follow on what is there.
     #[error("`{event}` is not written: {refusal}")]
     NotAdmitted {
@@ -202,9 +213,11 @@ impl Error {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Io { .. } | Self::Exists { .. } | Self::NotOurs { .. } | Self::JournalStopped { .. } => {
-                Fault::Environment
-            }
+            Self::Io { .. }
+            | Self::Exists { .. }
+            | Self::NotOurs { .. }
+            | Self::RunMoved { .. }
+            | Self::JournalStopped { .. } => Fault::Environment,
             Self::Encode { .. } | Self::NotAdmitted { .. } => Fault::Internal,
             Self::Locked { .. } | Self::Held { .. } | Self::TakenOver { .. } | Self::BoxLives { .. } => Fault::Locked,
             Self::Damaged { .. } | Self::Newer { .. } => Fault::Corrupt,

@@ -28,6 +28,7 @@ pub mod format;
 pub mod journal;
 pub mod json;
 pub mod layout;
+pub mod listing;
 pub mod lock;
 pub mod outside;
 pub mod process;

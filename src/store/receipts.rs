@@ -11,7 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::layout::StateDir;
-use super::{Error, Warning, atomic, json};
+use super::{Error, Warning, atomic, json, listing};
 use crate::model::TreeId;
 use crate::model::receipt::{Receipt, ReceiptKey};
 
@@ -63,8 +63,12 @@ pub fn newest(state: &StateDir, tree: &TreeId, command: &[String]) -> Option<Rec
 /// Removes the receipts that `keep` does not want, by the hashes they are found by. Gives how many.
 pub fn prune(state: &StateDir, keep: impl Fn(&str) -> bool) -> Result<u64, Error> {
     let mut pruned = 0;
-    for folder in std::fs::read_dir(state.receipts()).into_iter().flatten().flatten() {
-        for file in std::fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+    for folder in listing::entries(&state.receipts())?.unwrap_or_default() {
+        // What is no folder is none of ours.
+        if !folder.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        for file in listing::entries(&folder.path())?.unwrap_or_default() {
             let name = file.file_name();
             let key = name.to_str().and_then(|name| name.strip_suffix(".json"));
             if key.is_some_and(|key| !keep(key)) {

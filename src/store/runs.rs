@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::layout::{RunDir, StateDir};
 use super::lock::{RepositoryLock, RunLock};
 use super::trash::Trash;
-use super::{Error, atomic, json};
+use super::{Error, atomic, json, listing};
 use crate::model::{AgentName, RunId};
 
 /// The runs there are.
@@ -103,14 +103,10 @@ fn next_number(counted: u64, newest: u64) -> Option<(u64, u64)> {
 
 /// Name, path, and whether it is a real folder, of all in `folder`; nothing if there is no folder.
 fn entries(folder: &Path) -> Result<Vec<(OsString, PathBuf, bool)>, Error> {
-    let found = match std::fs::read_dir(folder) {
-        Ok(found) => found,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io("list", folder)(error)),
-    };
+    let found = listing::entries(folder)?.unwrap_or_default();
     found
+        .into_iter()
         .map(|entry| {
-            let entry = entry.map_err(Error::io("list", folder))?;
             let path = entry.path();
             let kind = entry.file_type().map_err(Error::io("look at", &path))?;
             Ok((entry.file_name(), path, kind.is_dir()))

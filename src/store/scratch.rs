@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::lock::HeldFile;
-use super::{Error, Trash, atomic, layout};
+use super::{Error, Trash, atomic, layout, listing};
 
 /// What the name of a scratch folder's lock ends in.
 const LOCK: &str = ".lock";
@@ -82,14 +82,10 @@ impl Drop for Scratch {
 /// Removes the scratch folders below `parent` whose makers are dead, and gives how many there were. Those of the living are
 /// left alone.
 pub fn sweep(parent: &Path) -> Result<u64, Error> {
-    let entries = match std::fs::read_dir(parent) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(Error::io("list", parent)(error)),
-    };
+    let Some(entries) = listing::entries(parent)? else { return Ok(0) };
     let mut swept = 0;
     for entry in entries {
-        let name = entry.map_err(Error::io("list", parent))?.file_name();
+        let name = entry.file_name();
         if name.as_bytes().starts_with(b".") {
             continue;
         }

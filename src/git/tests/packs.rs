@@ -57,7 +57,7 @@ impl Pair {
     }
 
     /// That this is refused, and how; and that nothing of it was kept.
-    fn refused(&self, pack: &[u8], commit: &CommitId, limits: &PackLimits) -> Refusal {
+    fn refused(&self, pack: &[u8], commit: &CommitId, limits: &PackLimits) -> PackRefusal {
         let objects = Fixture::snapshot(&self.ours.root().join(".git/objects"));
         let received = self.receive(pack, commit, limits).unwrap();
         let same = objects == Fixture::snapshot(&self.ours.root().join(".git/objects"));
@@ -136,21 +136,24 @@ fn bad_packs_are_refused_by_kind() {
         let good = pair.pack(&commit);
 
         let small = PackLimits { size: 40, ..LIMITS };
-        assert_eq!(pair.refused(&good, &commit, &small), Refusal::TooLarge { limit: 40 });
+        assert_eq!(pair.refused(&good, &commit, &small), PackRefusal::TooLarge { limit: 40 });
         for cut in [0, 5, 12, good.len() / 2, good.len() - 1] {
             let refusal = pair.refused(&good[..cut], &commit, &LIMITS);
-            assert!(matches!(refusal, Refusal::Malformed { .. }), "cut at {cut}: {refusal:?}");
+            assert!(matches!(refusal, PackRefusal::Malformed { .. }), "cut at {cut}: {refusal:?}");
         }
         for at in [3, 20, good.len() - 1] {
             let mut bent = good.clone();
             bent[at] ^= 0x55;
             let refusal = pair.refused(&bent, &commit, &LIMITS);
-            assert!(matches!(refusal, Refusal::Malformed { .. } | Refusal::Incomplete { .. }), "{at}: {refusal:?}");
+            assert!(
+                matches!(refusal, PackRefusal::Malformed { .. } | PackRefusal::Incomplete { .. }),
+                "{at}: {refusal:?}"
+            );
         }
         let another: CommitId = "1".repeat(40).parse().unwrap();
-        assert!(matches!(pair.refused(&good, &another, &LIMITS), Refusal::Incomplete { .. }));
+        assert!(matches!(pair.refused(&good, &another, &LIMITS), PackRefusal::Incomplete { .. }));
         let tree = CommitId::from(pair.theirs.tree(&commit).object().clone());
-        assert!(matches!(pair.refused(&good, &tree, &LIMITS), Refusal::NotACommit { .. }));
+        assert!(matches!(pair.refused(&good, &tree, &LIMITS), PackRefusal::NotACommit { .. }));
     });
 }
 
@@ -189,7 +192,7 @@ fn objects_that_would_harm_are_refused() {
             let commit = pair.theirs.run("commit-tree", [tree.as_str(), "-p", pair.known.as_str(), "-m", "m"]);
             let commit: CommitId = commit.parse().unwrap();
             let refusal = pair.refused(&pair.pack(&commit), &commit, &LIMITS);
-            assert!(matches!(refusal, Refusal::Unsound { .. }), "{what}: {refusal:?}");
+            assert!(matches!(refusal, PackRefusal::Unsound { .. }), "{what}: {refusal:?}");
         }
     });
 }
@@ -207,7 +210,7 @@ fn what_is_missing_is_named() {
         let tree = pair.theirs.tree(&commit);
         for objects in [format!("{commit}\n"), format!("{commit}\n{tree}\n")] {
             let refusal = pair.refused(&without(&objects), &commit, &LIMITS);
-            assert!(matches!(refusal, Refusal::Incomplete { .. }), "{refusal:?}");
+            assert!(matches!(refusal, PackRefusal::Incomplete { .. }), "{refusal:?}");
         }
     });
 }
@@ -223,7 +226,7 @@ fn a_sender_that_stops_sending_is_given_up_on() {
         let limits = PackLimits { time: Duration::from_millis(800), ..LIMITS };
         let stream = Input::Descriptor(read.into());
         let received = pair.ours.repository.receive_pack(stream, &commit, &pair.incoming(), "x", &limits).unwrap();
-        assert_eq!(received, Received::Refused(Refusal::TimedOut { limit: limits.time }));
+        assert_eq!(received, Received::Refused(PackRefusal::TimedOut { limit: limits.time }));
         assert_eq!(pair.quarantines(), 0);
         drop(sender);
     });
@@ -238,7 +241,7 @@ fn a_pack_that_unfolds_into_too_much_is_stopped() {
         assert!(pack.len() < 1 << 20, "{} bytes", pack.len());
         // Files over git's threshold are streamed; one just under it is held whole.
         let limits = PackLimits { memory: Some(120 << 20), ..LIMITS };
-        assert_eq!(pair.refused(&pack, &commit, &limits), Refusal::Memory);
+        assert_eq!(pair.refused(&pack, &commit, &limits), PackRefusal::Memory);
         let limits = PackLimits { memory: Some(4 << 30), ..LIMITS };
         assert!(matches!(pair.receive(&pack, &commit, &limits).unwrap(), Received::Stored { .. }));
     });

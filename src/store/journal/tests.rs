@@ -236,6 +236,22 @@ fn who_lost_the_run_writes_nothing_more_into_it() {
 }
 
 #[test]
+fn a_run_whose_repository_is_moved_meanwhile_is_told_from_one_that_was_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+    let run = run(&here);
+    let (mut writer, _) = open(&run).unwrap();
+    writer.append(Subject::run(), enter("login-1")).unwrap();
+    std::fs::rename(&here, &there).unwrap();
+    let error = writer.append(Subject::run(), end()).unwrap_err();
+    assert!(matches!(error, Error::RunMoved { .. }) && error.to_string().contains("was moved"), "{error}");
+    assert!(!here.exists(), "nothing is made anew where it was");
+    drop(writer);
+    let moved = StateDir::in_common_dir(&there).run(run.id());
+    assert_eq!(open(&moved).unwrap().1.events.len(), 1);
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "a file of someone else's")]
 fn a_journal_that_took_an_error_takes_nothing_more() {
     let folder = tempfile::tempdir().unwrap();

@@ -130,14 +130,18 @@ impl JournalWriter {
         Ok(event)
     }
 
-    /// Refuses to write once another process can have taken the run over: the lock's file is not the one we hold any more, or
-    /// somebody else has written.
+    /// Refuses to write once another process can have taken the run over, or its folder is elsewhere: the lock's file is not
+    /// the one we hold any more, or somebody else has written.
     fn require_ours(&self, path: &Path) -> Result<(), Error> {
         let length = self.file.metadata().map_err(Error::io("look at", path))?.len();
         if self.lock.is_of(&self.run)? && length == self.end.offset {
             return Ok(());
         }
-        Err(Error::TakenOver { run: self.run.id().clone() })
+        let run = self.run.id().clone();
+        match self.run.root().try_exists() {
+            Ok(false) => Err(Error::RunMoved { run, folder: self.run.root().to_owned() }),
+            Ok(true) | Err(_) => Err(Error::TakenOver { run }),
+        }
     }
 
     /// Waits until everything appended is on disk.

@@ -1,18 +1,20 @@
-//! Whether another attempt follows one that has ended: a pure function.
+//! Whether another attempt follows one that has ended, and whether others may build on it: read off the run's state.
 //!
-//! Two things make one follow. The agent failed and has attempts left; or something it asked for was granted while it worked,
-//! which only a new attempt can use. The latter costs it no attempt, whatever the one before came to, and happens at most
+//! Two things make an attempt follow. The agent failed and has tries left; or something it asked for was granted while it
+//! worked, which only a new attempt can use. The latter costs it no try, whatever the one before came to, and happens at most
 //! [`FOLLOW_UPS_MAX`] times in a run.
 
-use crate::model::run::{AgentState, AttemptState, RunState};
-use crate::model::{AgentName, AttemptOutcome};
+use super::{AgentState, AttemptState, RunState};
+use crate::model::AttemptOutcome;
+use crate::model::card::{AnswerKind, Card, CardKind};
+use crate::model::ids::AgentName;
 
 /// How many attempts may follow for what was granted, in a run.
-pub(super) const FOLLOW_UPS_MAX: usize = 5;
+pub const FOLLOW_UPS_MAX: usize = 5;
 
 /// What follows an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub enum Next {
     /// Nothing: it was the last.
     Nothing,
     /// Another try, which is one of those the agent has.
@@ -23,7 +25,7 @@ pub(super) enum Next {
 
 /// What follows an attempt that ended so. `left` tries are left after it; `has_more`: something was granted that it did not
 /// have; `stopping`: nothing new is to begin.
-pub(super) fn next(outcome: AttemptOutcome, left: u32, has_more: bool, stopping: bool) -> Next {
+pub fn next(outcome: AttemptOutcome, left: u32, has_more: bool, stopping: bool) -> Next {
     if stopping {
         return Next::Nothing;
     }
@@ -37,24 +39,61 @@ pub(super) fn next(outcome: AttemptOutcome, left: u32, has_more: bool, stopping:
     }
 }
 
-/// Whether an attempt may follow for what was granted and the agent's newest attempt does not have.
-pub(super) fn has_more(state: &RunState, agent: &AgentName) -> bool {
-    let Some(known) = state.agent(agent) else { return false };
-    let granted = state.granted(agent);
-    known.follow_ups() < FOLLOW_UPS_MAX && granted.iter().any(|glob| !known.granted().contains(glob))
+impl RunState {
+    /// Whether an attempt may follow for what was granted and the agent's newest attempt does not have.
+    pub fn has_more(&self, agent: &AgentName) -> bool {
+        let Some(known) = self.agent(agent) else { return false };
+        let granted = self.granted(agent);
+        known.follow_ups() < FOLLOW_UPS_MAX && granted.iter().any(|glob| !known.granted().contains(glob))
+    }
+
+    /// How many tries the plan gives an agent.
+    pub fn tries(&self, agent: &AgentName) -> u32 {
+        let briefs = self.started.iter().flat_map(|started| &started.agents);
+        briefs.filter(|brief| brief.name == *agent).map(|brief| brief.attempts).next().unwrap_or(1)
+    }
+
+    /// What follows the newest attempt of an agent by itself, once that has ended, while somebody works on the run.
+    pub fn follows(&self, agent: &AgentState) -> Next {
+        let Some(outcome) = agent.outcome() else { return Next::Nothing };
+        let left = self.tries(&agent.name).saturating_sub(agent.tries_spent());
+        next(outcome, left, self.has_more(&agent.name), self.finished.is_some())
+    }
+
+    /// Whether a person has approved of what an agent did outside its contract, and nothing of it waits still.
+    pub fn is_scope_approved(&self, agent: &AgentName) -> bool {
+        let is_of_scope = |card: &&Card| card.kind == CardKind::Scope && card.agents.first() == Some(agent);
+        let mut cards = self.cards.iter().filter(is_of_scope).peekable();
+        let approved = |card: &Card| card.answer.as_ref().is_some_and(|answer| answer.kind == AnswerKind::Approved);
+        cards.peek().is_some() && cards.all(approved)
+    }
+
+    /// Whom an agent builds on that it cannot be built on now, if ever: they have not ended, not well, or outside their
+    /// contracts.
+    pub fn lacking(&self, agent: &AgentState) -> Vec<AgentName> {
+        let is_there = |name: &AgentName| {
+            let finished = self.agent(name).and_then(|known| known.last_attempt()?.finished.as_ref());
+            finished.is_some_and(|finished| {
+                finished.can_be_built_on() || (finished.outcome.lets_dependents_start() && self.is_scope_approved(name))
+            })
+        };
+        agent.after.iter().filter(|name| !is_there(name)).cloned().collect()
+    }
 }
 
-/// How many of its tries an agent has used up: one that failed and was followed by one with more is none of them.
-pub(super) fn spent(agent: &AgentState) -> usize {
-    let granted = |attempt: &AttemptState| attempt.started.as_ref().map_or(0, |started| started.granted.len());
-    let failed = |attempt: &AttemptState| {
-        attempt.finished.as_ref().is_some_and(|finished| finished.outcome.is_worth_another_attempt())
-    };
-    let attempts = agent.attempts.iter().zip(agent.attempts.iter().skip(1).map(Some).chain([None]));
-    let of_its_own = attempts.filter(|(attempt, then)| {
-        failed(attempt) && then.is_none_or(|then| then.started.is_none() || granted(then) <= granted(attempt))
-    });
-    of_its_own.count()
+impl AgentState {
+    /// How many of its tries it has used up: one that failed and was followed by one with more is none of them.
+    pub fn tries_spent(&self) -> u32 {
+        let granted = |attempt: &AttemptState| attempt.started.as_ref().map_or(0, |started| started.granted.len());
+        let failed = |attempt: &AttemptState| {
+            attempt.finished.as_ref().is_some_and(|finished| finished.outcome.is_worth_another_attempt())
+        };
+        let attempts = self.attempts.iter().zip(self.attempts.iter().skip(1).map(Some).chain([None]));
+        let of_its_own = attempts.filter(|(attempt, then)| {
+            failed(attempt) && then.is_none_or(|then| then.started.is_none() || granted(then) <= granted(attempt))
+        });
+        u32::try_from(of_its_own.count()).unwrap_or(u32::MAX)
+    }
 }
 
 #[cfg(test)]
@@ -107,7 +146,7 @@ mod tests {
                 merging: None,
                 retry: None,
             };
-            assert_eq!(spent(&agent), expected, "{attempts:?}");
+            assert_eq!(agent.tries_spent(), expected, "{attempts:?}");
         }
     }
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 /// A refusal whose cause a person can take away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum OsRefusal {
     /// The disk is full.
     NoSpace,
     /// The user's quota is used up.
@@ -23,13 +23,13 @@ pub enum Refusal {
     FileTooLarge,
     /// The disk does not work.
     BadDisk,
-    /// Too many processes.
+    /// Too many processes, or something is busy: the number that says so (EAGAIN) tells no more.
     Processes,
     /// Too little memory.
     Memory,
 }
 
-impl Refusal {
+impl OsRefusal {
     /// What the operating system refused, somewhere in the causes of an error.
     pub fn behind(error: &(dyn StdError + 'static)) -> Option<Self> {
         causes(error).find_map(|cause| Errno::from_io_error(cause.downcast_ref()?).and_then(of_errno))
@@ -71,38 +71,39 @@ impl Refusal {
             Self::FileTooLarge => "a limit on the size of files was met: raise it (`ulimit -f`), then `sandbox resume`",
             Self::BadDisk => "the disk did not answer as it should: look at the kernel's messages before you go on",
             Self::Processes => {
-                "no process could be started: raise the limit (`ulimit -u`), or run fewer agents at once (`--jobs`)"
+                "there was no room for another process, or the machine was busy: try again; where it stays so, raise the limit \
+                 (`ulimit -u`), or run fewer agents at once (`--jobs`)"
             }
             Self::Memory => "there is too little memory: end something, or run fewer agents at once (`--jobs`)",
         }
     }
 }
 
-fn of_errno(errno: Errno) -> Option<Refusal> {
+fn of_errno(errno: Errno) -> Option<OsRefusal> {
     Some(match errno {
-        Errno::NOSPC => Refusal::NoSpace,
-        Errno::DQUOT => Refusal::Quota,
-        Errno::MFILE | Errno::NFILE => Refusal::OpenFiles,
-        Errno::ACCESS | Errno::PERM => Refusal::NotAllowed,
-        Errno::ROFS => Refusal::ReadOnly,
-        Errno::FBIG => Refusal::FileTooLarge,
-        Errno::IO => Refusal::BadDisk,
-        Errno::AGAIN => Refusal::Processes,
-        Errno::NOMEM => Refusal::Memory,
+        Errno::NOSPC => OsRefusal::NoSpace,
+        Errno::DQUOT => OsRefusal::Quota,
+        Errno::MFILE | Errno::NFILE => OsRefusal::OpenFiles,
+        Errno::ACCESS | Errno::PERM => OsRefusal::NotAllowed,
+        Errno::ROFS => OsRefusal::ReadOnly,
+        Errno::FBIG => OsRefusal::FileTooLarge,
+        Errno::IO => OsRefusal::BadDisk,
+        Errno::AGAIN => OsRefusal::Processes,
+        Errno::NOMEM => OsRefusal::Memory,
         _ => return None,
     })
 }
 
 /// What another program says of it, in the words of the C library.
-fn of_words(words: &str) -> Option<Refusal> {
+fn of_words(words: &str) -> Option<OsRefusal> {
     let table = [
-        ("No space left on device", Refusal::NoSpace),
-        ("Disk quota exceeded", Refusal::Quota),
-        ("Too many open files", Refusal::OpenFiles),
-        ("Read-only file system", Refusal::ReadOnly),
-        ("File too large", Refusal::FileTooLarge),
-        ("Input/output error", Refusal::BadDisk),
-        ("Cannot allocate memory", Refusal::Memory),
+        ("No space left on device", OsRefusal::NoSpace),
+        ("Disk quota exceeded", OsRefusal::Quota),
+        ("Too many open files", OsRefusal::OpenFiles),
+        ("Read-only file system", OsRefusal::ReadOnly),
+        ("File too large", OsRefusal::FileTooLarge),
+        ("Input/output error", OsRefusal::BadDisk),
+        ("Cannot allocate memory", OsRefusal::Memory),
     ];
     table.into_iter().find(|(said, _)| words.contains(said)).map(|(_, refusal)| refusal)
 }
@@ -128,27 +129,27 @@ mod tests {
     #[test]
     fn each_refusal_is_known_by_its_number_and_by_its_words() {
         let table = [
-            (Errno::NOSPC, Refusal::NoSpace),
-            (Errno::DQUOT, Refusal::Quota),
-            (Errno::MFILE, Refusal::OpenFiles),
-            (Errno::NFILE, Refusal::OpenFiles),
-            (Errno::ACCESS, Refusal::NotAllowed),
-            (Errno::PERM, Refusal::NotAllowed),
-            (Errno::ROFS, Refusal::ReadOnly),
-            (Errno::FBIG, Refusal::FileTooLarge),
-            (Errno::IO, Refusal::BadDisk),
-            (Errno::AGAIN, Refusal::Processes),
-            (Errno::NOMEM, Refusal::Memory),
+            (Errno::NOSPC, OsRefusal::NoSpace),
+            (Errno::DQUOT, OsRefusal::Quota),
+            (Errno::MFILE, OsRefusal::OpenFiles),
+            (Errno::NFILE, OsRefusal::OpenFiles),
+            (Errno::ACCESS, OsRefusal::NotAllowed),
+            (Errno::PERM, OsRefusal::NotAllowed),
+            (Errno::ROFS, OsRefusal::ReadOnly),
+            (Errno::FBIG, OsRefusal::FileTooLarge),
+            (Errno::IO, OsRefusal::BadDisk),
+            (Errno::AGAIN, OsRefusal::Processes),
+            (Errno::NOMEM, OsRefusal::Memory),
         ];
         for (errno, refusal) in table {
             assert_eq!(of_errno(errno), Some(refusal));
             let error = Room(errno.into());
-            assert_eq!((Refusal::behind(&error), Refusal::told_by(&error)), (Some(refusal), Some(refusal)));
+            assert_eq!((OsRefusal::behind(&error), OsRefusal::told_by(&error)), (Some(refusal), Some(refusal)));
             let words = io::Error::from(errno).to_string();
             assert!(of_words(&words).is_none_or(|found| found == refusal), "{words}");
         }
         assert_eq!(of_errno(Errno::NOENT), None);
-        assert_eq!((Refusal::behind(&Words), Refusal::told_by(&Words)), (None, Some(Refusal::NoSpace)));
-        assert_eq!(Refusal::told_by(&io::Error::other("odd")), None);
+        assert_eq!((OsRefusal::behind(&Words), OsRefusal::told_by(&Words)), (None, Some(OsRefusal::NoSpace)));
+        assert_eq!(OsRefusal::told_by(&io::Error::other("odd")), None);
     }
 }
