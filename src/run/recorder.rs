@@ -56,8 +56,6 @@ struct Inner {
     /// How often derived files were written.
     writes: u32,
     hooks: Option<Runner>,
-    /// Whether the run's folder is gone, and nothing is to make it anew.
-    forgotten: bool,
 }
 
 /// A recorder that does not keep the journal open.
@@ -75,7 +73,7 @@ impl WeakRecorder {
 
 impl Inner {
     fn write_owed(&mut self) {
-        if self.derived.is_owed() && !self.forgotten {
+        if self.derived.is_owed() && self.writer.is_in_place() {
             self.derived.write_owed(&self.state);
             self.writes += 1;
         }
@@ -121,7 +119,7 @@ impl Recorder {
         // Whoever holds the writer has the run; what another claimed is not theirs any more.
         state.take_over();
         let derived = Derived::new(&run, &state, events);
-        let inner = Inner { writer, state, derived, observer, wake: None, writes: 0, hooks: None, forgotten: false };
+        let inner = Inner { writer, state, derived, observer, wake: None, writes: 0, hooks: None };
         let inner = Arc::new(Mutex::new(inner));
         let (wake, wakes) = channel();
         let kept = Arc::downgrade(&inner);
@@ -167,15 +165,14 @@ impl Recorder {
         }
     }
 
-    /// Has the run's folder removed by `remove`, which says whether it did. Nothing is written into it meanwhile, nor after.
+    /// Has the run's folder removed by `remove`, which says whether it did. Nothing is written into it meanwhile; after it,
+    /// the journal is not in its place any more.
     pub(super) fn forget<E>(
         &self,
         remove: impl FnOnce(&RunState) -> Result<Result<(), E>, super::error::Error>,
     ) -> Result<Result<(), E>, super::error::Error> {
-        let mut inner = self.lock();
-        let removed = remove(&inner.state)?;
-        inner.forgotten = removed.is_ok();
-        Ok(removed)
+        let inner = self.lock();
+        remove(&inner.state)
     }
 
     /// The run's state as it is now.
@@ -251,6 +248,11 @@ mod tests {
         EventKind::StageEnter(StageEnter { story_id: "x".to_owned(), stage: Stage::Execute, invocation: None })
     }
 
+    fn event(run: &RunDir) -> Event {
+        let run_id = run.id().clone();
+        Event { v: 1, seq: 1, timestamp: jiff::Timestamp::UNIX_EPOCH, run_id, subject: Subject::run(), kind: enter() }
+    }
+
     const EVENTS: u64 = 2000;
 
     /// With a status for each event, their bytes grow with the square of the events.
@@ -293,6 +295,40 @@ mod tests {
             assert!(Instant::now() < end, "what was owed at the end was not written");
             std::thread::yield_now();
         }
+    }
+
+    /// The journal refuses whoever lost the run; what is derived from it must not be written past that.
+    #[test]
+    fn who_lost_the_run_writes_nothing_derived_either() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+        let stale = recorder(&here);
+        let run = stale.run().clone();
+        stale.record(Subject::run(), enter()).unwrap();
+        // Owed, and not written before the recorder goes.
+        let owe = |recorder: &Recorder| {
+            let mut inner = recorder.lock();
+            inner.wake = None;
+            let Inner { derived, state, .. } = &mut *inner;
+            derived.take_in(&event(&run), state);
+            assert!(derived.is_owed());
+        };
+        owe(&stale);
+        std::fs::remove_file(run.lock()).unwrap();
+        let next = recorder(&here);
+        for _ in 0..3 {
+            next.record(Subject::run(), enter()).unwrap();
+        }
+        drop(next);
+        assert_eq!(told(&run), 4);
+        drop(stale);
+        assert_eq!(told(&run), 4, "the newer status stands");
+
+        let moved = recorder(&here);
+        owe(&moved);
+        std::fs::rename(&here, &there).unwrap();
+        drop(moved);
+        assert!(!here.exists(), "nothing is made anew where the run was");
     }
 }
 

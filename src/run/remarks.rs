@@ -1,13 +1,15 @@
 //! What the user's other tools did to a run: worktrees that are gone or were moved, refs that were deleted. Told by whoever
 //! only looks, with what to do next.
 
+use std::collections::BTreeSet;
+
 use super::error::Error;
 use super::mend_pins::count_missing;
 use super::places::{Recorded, recorded};
 use super::start::load_settings;
 use crate::git::Repository;
-use crate::model::AgentName;
 use crate::model::run::RunState;
+use crate::model::{AgentName, RefName};
 use crate::store::{Occupant, RunDir, Workplaces, json};
 use crate::workspace::{Standing, Workspace, WorkspaceRecord};
 
@@ -50,6 +52,9 @@ fn of_worktrees(
     places: &Workplaces,
 ) -> Result<Vec<String>, Error> {
     let mut told = Vec::new();
+    let branches = repository.load_refs(&format!("refs/heads/sandbox/{}/", run.id()))?;
+    let branches: BTreeSet<RefName> = branches.into_iter().map(|found| found.name).collect();
+    let is_over = state.is_complete();
     for agent in &state.agents {
         let mut newest = None;
         for generation in 1.. {
@@ -60,7 +65,18 @@ fn of_worktrees(
         let place = places.place(run.id(), &Occupant::Agent { name: agent.name.clone(), generation });
         let path = place.worktree().display().to_string();
         let standing = Workspace::from_record(record, place).standing(repository.common_dir());
-        let is_over = state.is_complete();
+        let branch = RefName::agent_branch(run.id(), &agent.name);
+        // Of a run that is complete nobody needs it any more, and where there is no worktree, the advice is the same.
+        let needs_branch = !is_over && matches!(standing, Standing::Sound | Standing::Unlisted | Standing::Moved);
+        if needs_branch && agent.fork_point().is_some() && !branches.contains(&branch) {
+            told.push(format!(
+                "the branch of agent `{name}`, `{branch}`, was deleted: its turns are kept; `sandbox retry {name} --fresh --run \
+                 {run}` makes it again",
+                name = agent.name,
+                branch = branch.short(),
+                run = run.id()
+            ));
+        }
         told.extend(remark(standing, &agent.name, &path, run, is_over));
     }
     Ok(told)

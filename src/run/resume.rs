@@ -104,7 +104,7 @@ fn opening(agent: &AgentState, attempts: u32, came_to_its_end: bool, (approved, 
     }
     match finished.outcome {
         AttemptOutcome::Completed | AttemptOutcome::NoChanges => {
-            Opening::Ended { can_be_built_on: approved || finished.outside_since_fork.is_empty() }
+            Opening::Ended { can_be_built_on: approved || finished.can_be_built_on() }
         }
         AttemptOutcome::Interrupted => Opening::GoOn { attempts: left.max(1) },
         // Nothing of it has run; what the machine lacked then may be there now.

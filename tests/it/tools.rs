@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::flow::plan;
+use crate::going::{Going, until};
 use crate::world::{Ran, World};
 
 /// A run with one agent that completed, and one that failed once and does not fail again.
@@ -178,7 +179,7 @@ fn what_cannot_be_mended_is_named() {
                 (&["inspect", "two"], 0, "is gone, and not by `sandbox clean`"),
                 (&["doctor"], 0, "is gone, and not by `sandbox clean`"),
                 (&["inspect", "one", "--patch"], 0, "+one"),
-                (&["merge"], 1, "sandbox inspect two"),
+                (&["merge"], 1, "sandbox retry two --fresh --run t-1"),
                 (&["retry", "two"], 2, "`sandbox retry two --fresh`"),
                 (&["clean", "t-1"], 0, "its folder is gone; its turns are kept"),
                 (&["status"], 0, "two"),
@@ -218,6 +219,7 @@ fn what_cannot_be_mended_is_named() {
                 }
             },
             &[
+                (&["status"], 0, "`sandbox/t-1/two`, was deleted: its turns are kept; `sandbox retry two --fresh"),
                 (&["retry", "two"], 2, "its branch `sandbox/t-1/two` is gone; use `sandbox retry two --fresh`"),
                 (&["merge"], 1, "sandbox inspect two"),
                 (&["retry", "two", "--fresh"], 0, "t-1 is complete"),
@@ -315,4 +317,40 @@ fn links_are_not_mended_towards_what_an_agent_made_of_them() {
     assert!(format!("{}{}", told.stdout, told.stderr).contains("`.git` file is gone or was replaced"), "{told:?}");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "x\n");
     assert!(Path::new(&link).is_symlink());
+}
+
+#[test]
+fn a_repository_that_is_moved_while_a_run_is_at_work_ends_the_run_and_loses_nothing() {
+    let mut world = World::new();
+    let waits = "
+[run]
+name = 't'
+[verify]
+command = ['true']
+[agents.one]
+owns = ['docs/one']
+run = ['sh', '-ec', 'echo one > docs/one; touch begun; while ! test -e go; do sleep 0.02; done; rm -f begun go']
+";
+    let mut going = Going::start(&world, &["run", &plan(&world, waits), "--json"]);
+    going.wait_for(|event| event["type"] == "turn.started");
+    let root = fs::read_dir(world.worktrees()).unwrap().next().unwrap().unwrap().path();
+    let worktree = root.join("t-1--one");
+    until("the agent has begun", || worktree.join("begun").exists().then_some(()));
+    let (here, moved) = (world.repo.clone(), world.home().join("moved"));
+    fs::rename(&here, &moved).unwrap();
+    fs::write(worktree.join("go"), "").unwrap();
+    let ended = going.wait().expect(4);
+    assert!(
+        ended.stderr.contains("was moved or removed") && ended.stderr.contains("`sandbox resume t-1`"),
+        "{ended:?}"
+    );
+    let made = std::process::Command::new("find").arg(&here).output().unwrap();
+    assert!(!here.exists(), "nothing is made where it was: {}", String::from_utf8_lossy(&made.stdout));
+    world.repo = moved;
+    // Its command would wait for good: what it did is there, and was not told of.
+    assert_eq!(world.sandbox(&["status", "--json"]).expect(0).json()["data"]["state"], "interrupted");
+    fs::write(worktree.join("go"), "").unwrap();
+    world.sandbox(&["resume"]).expect(0);
+    world.sandbox(&["land"]).expect(0);
+    assert_eq!(world.git(&["show", "main:docs/one"]), "one");
 }

@@ -124,6 +124,13 @@ impl Capture<'_> {
         if asked.is_empty() {
             return Ok((Vec::new(), None));
         }
+        // As after most turns: nothing is new, and HEAD is where we left it.
+        let left_at = self.request.known.iter().chain([&self.request.previous]);
+        if let (Some(head), true) = (head, candidates.is_empty())
+            && let Some(head) = left_at.into_iter().find(|known| known.as_str() == head)
+        {
+            return Ok((Vec::new(), Some(head.clone())));
+        }
         let list: String = asked.iter().flat_map(|id| [id, "^{commit}\n"]).collect();
         let output = self
             .with_their_objects(Access::Read, "cat-file")

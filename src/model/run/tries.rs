@@ -4,10 +4,12 @@
 //! worked, which only a new attempt can use. The latter costs it no try, whatever the one before came to, and happens at most
 //! [`FOLLOW_UPS_MAX`] times in a run.
 
+use std::collections::BTreeSet;
+
 use super::{AgentState, AttemptState, RunState};
-use crate::model::AttemptOutcome;
 use crate::model::card::{AnswerKind, Card, CardKind};
 use crate::model::ids::AgentName;
+use crate::model::{AttemptOutcome, RepoPath};
 
 /// How many attempts may follow for what was granted, in a run.
 pub const FOLLOW_UPS_MAX: usize = 5;
@@ -60,22 +62,25 @@ impl RunState {
         next(outcome, left, self.has_more(&agent.name), self.finished.is_some())
     }
 
-    /// Whether a person has approved of what an agent did outside its contract, and nothing of it waits still.
+    /// Whether a person has approved of each path that an agent's newest work changes outside its contract.
     pub fn is_scope_approved(&self, agent: &AgentName) -> bool {
-        let is_of_scope = |card: &&Card| card.kind == CardKind::Scope && card.agents.first() == Some(agent);
-        let mut cards = self.cards.iter().filter(is_of_scope).peekable();
-        let approved = |card: &Card| card.answer.as_ref().is_some_and(|answer| answer.kind == AnswerKind::Approved);
-        cards.peek().is_some() && cards.all(approved)
+        let is_approved = |card: &&Card| {
+            card.kind == CardKind::Scope
+                && card.agents.first() == Some(agent)
+                && card.answer.as_ref().is_some_and(|answer| answer.kind == AnswerKind::Approved)
+        };
+        let approved: BTreeSet<&RepoPath> =
+            self.cards.iter().filter(is_approved).flat_map(|card| &card.paths).collect();
+        let finished = self.agent(agent).and_then(|known| known.last_attempt()?.finished.as_ref());
+        finished.is_some_and(|finished| finished.outside_since_fork.iter().all(|path| approved.contains(path)))
     }
 
     /// Whom an agent builds on that it cannot be built on now, if ever: they have not ended, not well, or outside their
     /// contracts.
     pub fn lacking(&self, agent: &AgentState) -> Vec<AgentName> {
         let is_there = |name: &AgentName| {
-            let finished = self.agent(name).and_then(|known| known.last_attempt()?.finished.as_ref());
-            finished.is_some_and(|finished| {
-                finished.can_be_built_on() || (finished.outcome.lets_dependents_start() && self.is_scope_approved(name))
-            })
+            let outcome = self.agent(name).and_then(AgentState::outcome);
+            outcome.is_some_and(AttemptOutcome::lets_dependents_start) && self.is_scope_approved(name)
         };
         agent.after.iter().filter(|name| !is_there(name)).cloned().collect()
     }
@@ -124,6 +129,64 @@ mod tests {
         }
     }
 
+    fn agent(name: &str, after: &[&str], attempts: Vec<AttemptState>) -> AgentState {
+        AgentState {
+            name: name.parse().unwrap(),
+            title: None,
+            after: after.iter().map(|name| name.parse().unwrap()).collect(),
+            stage: None,
+            attempts,
+            merge: None,
+            merging: None,
+            retry: None,
+        }
+    }
+
+    fn scope_card(agent: &str, paths: &[&str], answer: Option<AnswerKind>) -> Card {
+        let answer = answer.map(|kind| serde_json::json!({"kind": kind, "by": "x"}));
+        serde_json::from_value(serde_json::json!({
+            "id": "c1", "kind": "scope", "state": if answer.is_some() { "closed" } else { "needs-human" },
+            "agents": [agent], "paths": paths, "summary": "", "stages": [], "messages": [], "fingerprint": "f",
+            "options": [], "answer": answer,
+        }))
+        .unwrap()
+    }
+
+    /// Whom `b` lacks, by how `a` ended, what it changed outside its contract, and what was approved of.
+    #[test]
+    fn what_is_built_on_has_ended_well_and_has_kept_its_contract_or_was_approved_of() {
+        use AttemptOutcome::{Completed, Failed, NoChanges};
+        let approved = |paths: &[&str]| vec![scope_card("a", paths, Some(AnswerKind::Approved))];
+        let table = [
+            (None, &[][..], Vec::new(), false),
+            (Some(Failed), &[], Vec::new(), false),
+            (Some(Failed), &[], approved(&["x"]), false),
+            (Some(Completed), &[], Vec::new(), true),
+            (Some(NoChanges), &[], Vec::new(), true),
+            (Some(Completed), &["x"], Vec::new(), false),
+            (Some(Completed), &["x"], vec![scope_card("a", &["x"], None)], false),
+            (Some(Completed), &["x"], vec![scope_card("a", &["x"], Some(AnswerKind::Dismissed))], false),
+            (Some(Completed), &["x"], vec![scope_card("c", &["x"], Some(AnswerKind::Approved))], false),
+            (Some(Completed), &["x"], approved(&["x"]), true),
+            (Some(Completed), &["x", "y"], approved(&["x"]), false),
+            // One that closed by itself, with its path taken back, says nothing of what is there now.
+            (Some(Completed), &["x"], [approved(&["x"]), vec![scope_card("a", &["z"], None)]].concat(), true),
+        ];
+        for (outcome, outside, cards, is_there) in table {
+            let attempts = outcome.map(|outcome| {
+                let mut made = attempt(1, outcome, Some(0));
+                let outside = outside.iter().map(|path| RepoPath::from(*path)).collect();
+                made.finished.as_mut().unwrap().outside_since_fork = outside;
+                made
+            });
+            let mut state = RunState::new("r-1".parse().unwrap());
+            state.agents = vec![agent("a", &[], attempts.into_iter().collect()), agent("b", &["a"], Vec::new())];
+            state.cards = cards;
+            let lacking = state.lacking(&state.agents[1]);
+            assert_eq!(lacking.is_empty(), is_there, "{outcome:?} {outside:?} {:?}", state.cards);
+        }
+    }
+
     #[test]
     fn an_attempt_with_more_costs_the_one_before_it_nothing() {
         use AttemptOutcome::{Completed, Failed, Interrupted, SandboxRefused};
@@ -136,16 +199,7 @@ mod tests {
             (&[(Interrupted, Some(0)), (Failed, Some(1))], 1),
         ] {
             let numbered = (1..).zip(attempts).map(|(number, (outcome, granted))| attempt(number, *outcome, *granted));
-            let agent = AgentState {
-                name: "a".parse().unwrap(),
-                title: None,
-                after: Vec::new(),
-                stage: None,
-                attempts: numbered.collect(),
-                merge: None,
-                merging: None,
-                retry: None,
-            };
+            let agent = agent("a", &[], numbered.collect());
             assert_eq!(agent.tries_spent(), expected, "{attempts:?}");
         }
     }

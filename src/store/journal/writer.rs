@@ -144,6 +144,12 @@ impl JournalWriter {
         }
     }
 
+    /// Whether the run is still this writer's, and where it was: else nothing of it is to be written, and least of all made
+    /// anew.
+    pub fn is_in_place(&self) -> bool {
+        self.lock.is_of(&self.run).unwrap_or(false)
+    }
+
     /// Waits until everything appended is on disk.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.file.sync_data().map_err(Error::io("sync", &self.run.journal())).inspect_err(|_| self.failed = true)
