@@ -326,7 +326,7 @@ mod tests {
 
         let moved = recorder(&here);
         owe(&moved);
-        std::fs::rename(&here, &there).unwrap();
+        atomic::rename(&here, &there).unwrap();
         drop(moved);
         assert!(!here.exists(), "nothing is made anew where the run was");
     }

@@ -26,7 +26,7 @@ mod tests {
         assert!(entries(&folder.path().join("none")).unwrap().is_none());
         assert!(entries(folder.path()).unwrap().unwrap().is_empty());
         let file = folder.path().join("file");
-        std::fs::write(&file, "").unwrap();
+        crate::store::atomic::write(&file, b"").unwrap();
         assert_eq!(entries(folder.path()).unwrap().unwrap()[0].path(), file);
         assert!(entries(&file).unwrap_err().to_string().contains("file"));
     }

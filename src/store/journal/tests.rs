@@ -242,7 +242,7 @@ fn a_run_whose_repository_is_moved_meanwhile_is_told_from_one_that_was_taken_ove
     let run = run(&here);
     let (mut writer, _) = open(&run).unwrap();
     writer.append(Subject::run(), enter("login-1")).unwrap();
-    std::fs::rename(&here, &there).unwrap();
+    atomic::rename(&here, &there).unwrap();
     let error = writer.append(Subject::run(), end()).unwrap_err();
     assert!(matches!(error, Error::RunMoved { .. }) && error.to_string().contains("was moved"), "{error}");
     assert!(!here.exists(), "nothing is made anew where it was");
