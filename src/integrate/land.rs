@@ -286,6 +286,7 @@ fn effect(landing: &Landing<'_>, checkout: Option<&Path>, rescue: Option<RefName
         effect: EffectKind::Land,
         reference: landing.target.clone(),
         before: landing.expected_tip.clone(),
+        created: false,
         after: landing.candidate.clone(),
         checkout: checkout.map(Path::to_owned),
         rescue,

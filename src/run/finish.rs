@@ -11,7 +11,7 @@ use super::signals::{Ending, Signals};
 use super::site::Site;
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Head, Renames};
-use crate::integrate::{Facts, Integration, Landed, Landing, Settled, integrate, land, see_target, settle};
+use crate::integrate::{Facts, Integrated, Integration, Landed, Landing, Settled, integrate, land, see_target, settle};
 use crate::model::currency::{Asker, Authority, Refusal};
 use crate::model::event::{EffectKind, EventKind, GateDecided, RunStarted, Stage, StageEnter, Subject};
 use crate::model::gate::{BlockKind, GateBlock};
@@ -87,39 +87,48 @@ impl Finish<'_> {
         }
     }
 
-    /// Previews, cards and the candidate, anew.
+    /// Previews, cards and the candidate, anew. Where something moves after it was looked at, once more; and only once.
     pub(super) async fn integrate(&self) -> Result<(), Error> {
         self.stage(Stage::Integrate, async {
             tokio::task::block_in_place(|| {
-                let state = self.recorder.state();
-                let onto = self.onto(&state)?;
-                let started = started_of(&state)?;
-                let made = integrate(&Integration {
-                    facts: Facts {
-                        repository: &self.site.repository,
-                        run: self.recorder.run(),
-                        plan: self.plan,
-                        state: &state,
-                        base: &started.base,
-                        identity: &started.identity,
-                        started_at: state.started_at.unwrap_or_default(),
-                    },
-                    target: started.target.clone(),
-                    onto,
-                    asked: self.asked,
-                    // A run is for merging what its agents did, and so is every verb that goes on with one.
-                    authority: Authority::Granted,
-                    ending: &|| self.signals.ending().is_some(),
-                    pause: &|time| self.pause(time),
-                    journal: self.recorder,
-                })?;
+                let mut made = self.integrate_once()?;
+                if made.moved.is_some() {
+                    made = self.integrate_once()?;
+                }
                 let after = self.recorder.state();
                 let merged = after.candidate.as_ref().map_or(0, |candidate| candidate.merged.len());
-                let why = made.held_back.map_or_else(String::new, |refusal| format!(": {refusal}"));
-                Ok(((), format!("{merged} merged, {} cards{why}", after.open_cards().count())))
+                let left_out = made.left_out().map(|(agent, refusal)| format!("`{agent}` is left out: {refusal}"));
+                let why = made.held_back.iter().map(ToString::to_string).chain(made.moved.clone()).chain(left_out);
+                let told = format!("{merged} merged, {} cards", after.open_cards().count());
+                Ok(((), std::iter::once(told).chain(why).collect::<Vec<_>>().join("; ")))
             })
         })
         .await
+    }
+
+    fn integrate_once(&self) -> Result<Integrated, Error> {
+        let state = self.recorder.state();
+        let onto = self.onto(&state)?;
+        let started = started_of(&state)?;
+        Ok(integrate(&Integration {
+            facts: Facts {
+                repository: &self.site.repository,
+                run: self.recorder.run(),
+                plan: self.plan,
+                state: &state,
+                base: &started.base,
+                identity: &started.identity,
+                started_at: state.started_at.unwrap_or_default(),
+            },
+            target: started.target.clone(),
+            onto,
+            asked: self.asked,
+            // A run is for merging what its agents did, and so is every verb that goes on with one.
+            authority: Authority::Granted,
+            ending: &|| self.signals.ending().is_some(),
+            pause: &|time| self.pause(time),
+            journal: self.recorder,
+        })?)
     }
 
     /// Has the candidate judged, where there is one and a verifier.

@@ -73,7 +73,7 @@ impl Reopened {
         })
         .await?;
         if self.signals().ending().is_none() {
-            self.integrate_if_needed().await?;
+            self.integrate_if_out_of_date().await?;
             if !self.state().verifier_is_fresh() {
                 self.finish().verify(false).await?;
             }

@@ -327,6 +327,7 @@ fn claim(world: &World, made: &Integrated, checkout: bool) -> Effect {
         effect: EffectKind::Land,
         reference: main_branch(),
         before: made.onto.clone(),
+        created: false,
         after: made.candidate.clone(),
         checkout: checkout.then(|| world.root()),
         rescue: Some(RefName::rescue(world.run.id())),
