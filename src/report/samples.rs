@@ -450,6 +450,7 @@ pub(crate) fn conflict_card() -> Card {
         request: None,
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }

@@ -158,6 +158,7 @@ fn card() -> Card {
         request: None,
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }

@@ -176,7 +176,7 @@ impl Reopened {
     /// going on, which says so itself.
     async fn tidy(&self) -> Result<(), Error> {
         self.close_stage()?;
-        drop(self.finish().settle_claims().await?);
+        self.finish().settle_claims().await?;
         self.close_interrupted(NeverBegun::Closed).await
     }
 

@@ -501,19 +501,79 @@ fn what_cannot_be_told_is_never_repeated() {
     let file = plan(&world, &text);
     // Git dies over the first file, and what stands there is neither the old nor the new.
     git_that(&world, &asked("*merge?--ff-only*"), "echo half > docs/x.txt; touch $C/instead");
-    let ran = world.sandbox(&["run", &file, "--land"]).expect(1);
+    let base = world.git(&["rev-parse", "main"]);
+    let ran = world.sandbox(&["run", &file, "--land"]).expect(5);
     assert!(ran.stdout.contains("docs/x.txt") && ran.stdout.contains("neither as before nor as after"), "{ran:?}");
     assert_eq!(effects(&world, "one-1", "land"), ["claimed 1"], "and not a second time");
-    let before = world.picture();
-    for verb in [&["resume"][..], &["land"]] {
-        world.sandbox(verb).expect(1);
-        assert_eq!((world.picture(), effects(&world, "one-1", "land").len()), (before.clone(), 1), "{verb:?}");
+    // It is a card of the run's own, with all that is known of it.
+    let opened = told(&journal(&world, "one-1"), "card.opened");
+    let [card] = opened.as_slice() else { panic!("{opened:?}") };
+    let id = card["id"].as_str().unwrap();
+    assert_eq!(
+        [&card["kind"], &card["agents"], &card["paths"], &card["landing"]["target"], &card["landing"]["before"]],
+        [
+            &"landing".into(),
+            &serde_json::json!([]),
+            &serde_json::json!(["docs/x.txt"]),
+            &"refs/heads/main".into(),
+            &base.into()
+        ]
+    );
+    let candidate = world.git(&["rev-parse", "sandbox/one-1/integration"]);
+    assert_eq!(card["landing"]["after"], candidate);
+    let rescue = card["landing"]["rescue"].as_str().unwrap();
+    assert_eq!(world.git(&["show", &format!("{rescue}:docs/x.txt")]), "x");
+    let lanes = world.sandbox(&["board", "list", "--json"]).json()["data"]["lanes"].clone();
+    assert_eq!((&lanes[0]["name"], &lanes[0]["cards"][0]["id"]), (&"needs-human".into(), &card["id"]));
+    let shown = world.sandbox(&["board", "show", id]).expect(0).stdout;
+    for told in ["docs/x.txt", rescue, &candidate, "restore --source", "sandbox land one-1"] {
+        assert!(shown.contains(told), "{told}: {shown}");
     }
+    // Nobody's word says what became of it.
+    for verb in [&["approve"][..], &["dismiss"], &["resolve", "--take", "ours"]] {
+        let ran = world.sandbox(&[&["board", verb[0], id], &verb[1..]].concat());
+        assert!(ran.code != Some(0) && ran.stderr.contains("`sandbox land one-1`"), "{verb:?} {ran:?}");
+    }
+    let before = world.picture();
     // That landing cannot go on keeps nothing else from it.
-    world.sandbox(&["merge"]).expect(0);
+    for verb in ["resume", "land", "merge"] {
+        let ran = world.sandbox(&[verb]).expect(5);
+        assert!(ran.stdout.contains(id), "{verb}: {ran:?}");
+        assert_eq!((world.picture(), effects(&world, "one-1", "land").len()), (before.clone(), 1), "{verb:?}");
+        assert_eq!(told(&journal(&world, "one-1"), "card.opened").len(), 1, "{verb}");
+    }
+    // Something else is in the way: it is another card, and the only one.
+    world.write("docs/new", "odd\n");
+    world.sandbox(&["merge"]).expect(5);
+    let row = |world: &World, lane: usize| {
+        world.sandbox(&["board", "list", "--json"]).json()["data"]["lanes"][lane]["cards"].as_array().unwrap().clone()
+    };
+    assert_eq!((row(&world, 0).len(), row(&world, 1).len()), (1, 1));
+    assert_ne!(row(&world, 0)[0]["id"], card["id"]);
+    fs::remove_file(world.repo.join("docs/new")).unwrap();
+    // As it was: it is known now, and the run goes on.
     world.git(&["restore", "docs/x.txt"]);
-    world.sandbox(&["land"]).expect(0);
+    world.sandbox(&["resume"]).expect(0);
     assert_eq!(world.read("docs/x.txt"), "changed\n");
+    assert_eq!((row(&world, 0).len(), row(&world, 1).len()), (0, 2), "nothing waits any more");
+    let closed = told(&journal(&world, "one-1"), "card.closed");
+    assert!(closed.last().unwrap()["resolution"].as_str().unwrap().contains("not to have happened"), "{closed:?}");
+    assert_eq!(effects(&world, "one-1", "land"), ["claimed 1", "released 1", "claimed 1", "confirmed 1"]);
+}
+
+#[test]
+fn a_landing_that_a_person_finished_by_hand_is_known_and_its_card_goes() {
+    let world = ready();
+    let text = ONE.replace("echo new > docs/new", "echo new > docs/new; echo changed > docs/x.txt");
+    git_that(&world, &asked("*merge?--ff-only*"), "echo half > docs/x.txt; touch $C/instead");
+    world.sandbox(&["run", &plan(&world, &text), "--land"]).expect(5);
+    world.git(&["restore", "docs/x.txt"]);
+    world.git(&["merge", "-q", "--ff-only", "sandbox/one-1/integration"]);
+    world.sandbox(&["land"]).expect(0);
+    let events = journal(&world, "one-1");
+    assert_eq!(effects(&world, "one-1", "land"), ["claimed 1", "confirmed 1"]);
+    let closed = told(&events, "card.closed");
+    assert!(closed.len() == 1 && closed[0]["resolution"].as_str().unwrap().contains("seen to have"), "{closed:?}");
 }
 
 #[test]
