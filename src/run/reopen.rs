@@ -222,8 +222,11 @@ impl Reopened {
         let state = self.recorder.state();
         let branch = RefName::integration(&state.run_id);
         let at = tokio::task::block_in_place(|| self.crew.site.repository.load_ref(&branch))?;
-        // The branch is set last, and is all that keeps the candidate.
-        let is_kept = state.candidate.as_ref().is_some_and(|candidate| at.as_ref() == Some(candidate.head.to.object()));
+        // The branch is set last, and is all that keeps the candidate. Where nothing is merged there need be none.
+        let is_kept = state.candidate.as_ref().is_some_and(|candidate| match &at {
+            Some(at) => at == candidate.head.to.object(),
+            None => candidate.head.to == candidate.head.onto,
+        });
         if is_kept && state.is_integrated() { Ok(()) } else { self.finish().integrate().await }
     }
 
