@@ -31,6 +31,7 @@ pub fn conflict(conflict: &git::Conflict, sides: Sides, waiting: &AgentName, oth
         request: None,
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }

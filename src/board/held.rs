@@ -29,7 +29,9 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
         CardKind::NestedRepository => "left a repository inside its worktree, whose files no commit holds",
         CardKind::UnsafeTree => "made paths that must not be merged unseen",
         CardKind::Protected => "changed protected paths",
-        CardKind::Conflict | CardKind::Scope | CardKind::MergeError | CardKind::ScopeRequest => "holds something back",
+        CardKind::Conflict | CardKind::Scope | CardKind::MergeError | CardKind::ScopeRequest | CardKind::Landing => {
+            "holds something back"
+        }
     };
     let agents = vec![agent.clone()];
     let id = card_id(kind, &agents, &fingerprint);
@@ -59,6 +61,7 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
         request: None,
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }

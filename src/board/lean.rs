@@ -203,6 +203,7 @@ mod tests {
             request: None,
             resolution: None,
             answer: None,
+            landing: None,
             proposal: None,
             history: Vec::new(),
         }

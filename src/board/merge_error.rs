@@ -33,6 +33,7 @@ pub fn merge_error(agent: &AgentName, snapshot: Option<&CommitId>, sides: Option
         request: None,
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }

@@ -14,6 +14,7 @@
 mod conflict;
 mod held;
 mod identity;
+mod landing;
 mod lanes;
 mod lean;
 mod merge_error;
@@ -27,6 +28,7 @@ mod tests;
 pub use conflict::conflict;
 pub use held::{HeldPath, held};
 pub use identity::card_id;
+pub use landing::landing;
 pub use lanes::{Lane, Lanes, Standing, lanes};
 pub use lean::{PathFacts, Place, Text, lean};
 pub use merge_error::merge_error;

@@ -58,6 +58,7 @@ pub fn scope_request(agent: &AgentName, request: ScopeRequest, objections: &[Str
         request: Some(request),
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }

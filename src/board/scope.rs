@@ -39,6 +39,7 @@ pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> 
         request: None,
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }

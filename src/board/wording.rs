@@ -24,8 +24,8 @@ pub(super) fn named(agents: &[AgentName]) -> String {
 /// The card with its commands naming the run: without it, that of the newest is meant.
 pub fn in_run(mut card: Card, run: &RunId) -> Card {
     for option in &mut card.options {
-        if option.command == "sandbox merge" {
-            option.command = format!("sandbox merge {run}");
+        if option.command == "sandbox merge" || option.command == "sandbox land" {
+            option.command = format!("{} {run}", option.command);
         } else if option.command.starts_with("sandbox ") {
             // What stands behind `--` is another program's.
             let (own, given) = option.command.split_once(" -- ").unwrap_or((&option.command, ""));

@@ -152,9 +152,15 @@ impl Repository {
     /// All refs below `prefix` (`refs/sandbox/login-3/`), sorted by name. A ref whose name is not UTF-8 is left out; it
     /// cannot be one of ours.
     pub fn load_refs(&self, prefix: &str) -> Result<Vec<Ref>, Error> {
+        self.load_refs_of(&[prefix])
+    }
+
+    /// The same for several prefixes, or full names, as one look at all of them.
+    pub fn load_refs_of(&self, prefixes: &[&str]) -> Result<Vec<Ref>, Error> {
         let output = self
             .common(Access::Read, "for-each-ref")
-            .args(["--format=%(objectname) %(*objectname) %(symref) %(refname)", prefix])
+            .arg("--format=%(objectname) %(*objectname) %(symref) %(refname)")
+            .args(prefixes)
             .success()?;
         let mut refs = Vec::new();
         for line in output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

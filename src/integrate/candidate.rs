@@ -1,9 +1,12 @@
 //! The candidate: begun anew at the target's tip, then advanced by each merge.
 //!
-//! In this order: the journal says that the candidate begins anew; the branch is set there; everything is previewed; the
-//! journal gets all previews, then all new cards, then the closing of cards that no longer apply; then the claim of whose
-//! work comes in, and one step for each merge; the branch is set to the last, read back, and confirmed. A crash in between
-//! leaves the branch at a commit that the journal knows, and integrating again begins anew.
+//! In this order: the journal says that the candidate begins anew; everything is previewed; the journal gets all previews,
+//! then all new cards, then the closing of cards that no longer apply; then the claim of whose work comes in; what was looked
+//! at is read once more; the journal gets one step for each merge; the branch is set to the last, read back, and confirmed.
+//! A crash in between leaves the branch at a commit that the journal knows, and integrating again begins anew.
+//!
+//! The branch moves once, from where it was to what it is to be: so what is refused leaves it as it was, with all that it
+//! held. Work that may not be tried again by itself is left out, and keeps nothing else from being merged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +14,9 @@ use std::time::Duration;
 use crate::git::{NewCommit, RefEdit, Swap};
 use crate::model::card::{Card, CardKind};
 use crate::model::change::{CheckpointKind, GitCheckpoint};
-use crate::model::currency::{Asker, Authority, Begin, Claim, Refusal, Release, State, permit};
+use crate::model::currency::{
+    Asker, Authority, Begin, Claim, Input, Refusal, Release, Sight, State, may_begin, permit, step,
+};
 use crate::model::event::{
     CandidateAdvanced, CardClosed, ClaimedWork, Effect, EffectKind, EventKind, MergePreviewed, PreviewResult, Shape,
     Subject,
@@ -23,10 +28,11 @@ use crate::store::{Record, process};
 use super::error::Error;
 use super::facts::Facts;
 use super::following::Following;
+use super::gates;
 use super::keep::set_ref;
 use super::open::open_card;
 use super::preview::{Placed, Previewed, Previews, Question, preview};
-use super::settle::{BACKOFF, Settled, settle_held};
+use super::settle::{BACKOFF, Settled, release_moved, settle_held};
 
 /// A request to make the candidate.
 #[derive(Clone)]
@@ -72,12 +78,31 @@ pub struct Integrated {
     pub closed: Vec<CardId>,
     /// Why nothing was merged, where something could have been.
     pub held_back: Option<Refusal>,
+    /// What moved after it was looked at, so that nothing was merged: it is to be looked at anew.
+    pub moved: Option<String>,
 }
 
 impl Integrated {
     /// What became of an agent.
     pub fn agent(&self, name: &AgentName) -> Option<&Placed> {
         self.agents.iter().find(|previewed| previewed.agent == *name).map(|previewed| &previewed.placed)
+    }
+
+    /// Work that merges and was left out, with why.
+    pub fn left_out(&self) -> impl Iterator<Item = (&AgentName, Refusal)> {
+        self.agents.iter().filter_map(|previewed| match previewed.placed {
+            Placed::Refused(refusal) => Some((&previewed.agent, refusal)),
+            Placed::Absent(_)
+            | Placed::Nothing
+            | Placed::Contained
+            | Placed::Merged { .. }
+            | Placed::Conflict(_)
+            | Placed::Held(_)
+            | Placed::SetAside(_)
+            | Placed::Blocked(_)
+            | Placed::Stale(_)
+            | Placed::Error(_) => None,
+        })
     }
 }
 
@@ -87,70 +112,235 @@ pub fn integrate(integration: &Integration<'_>) -> Result<Integrated, Error> {
     let integration = &Integration { journal: &told, ..integration.clone() };
     let facts = &integration.facts;
     let reference = RefName::integration(facts.run.id());
-    let begun = begin(integration, &reference)?;
-    let previews = preview(&Question {
-        facts: *facts,
-        target: integration.target.as_ref(),
-        onto: &integration.onto,
-        trusted: std::slice::from_ref(&integration.onto),
-        for_agent: None,
-    })?;
+    let at = begin(integration, &reference)?;
+    let previews = look(integration, &told)?;
     for previewed in &previews.agents {
         tell_preview(integration, previewed)?;
     }
     let opened = open_cards(integration, &previews)?;
     let closed = close_cards(integration, &previews)?;
-    let made = |candidate, tree, agents, held_back| {
-        let onto = integration.onto.clone();
-        Integrated { candidate, tree, onto, agents, opened, closed, held_back }
-    };
-    keep_merges(integration, &previews)?;
     let published = publish(integration, &previews)?;
-    if let Err(refusal) = move_to(integration, &told, &reference, &begun, &previews, &published)? {
-        let tree = facts.repository.load_commit(&integration.onto)?.tree;
-        return Ok(made(integration.onto.clone(), tree, previews.agents, Some(refusal)));
-    }
-    Ok(made(published.candidate, previews.tree, previews.agents, None))
+    let moving = Moving { integration, told: &told, reference: &reference, at: at.as_ref(), previews: &previews };
+    let (held_back, moved) = match moving.go(&published)? {
+        Moved::There => (None, None),
+        Moved::Refused(refusal) => (Some(refusal), None),
+        Moved::Overtaken(what) => (None, Some(what)),
+    };
+    let onto = integration.onto.clone();
+    let (candidate, tree) = if held_back.is_none() && moved.is_none() {
+        (published.candidate, previews.tree)
+    } else {
+        (onto.clone(), facts.repository.load_commit(&onto)?.tree)
+    };
+    Ok(Integrated { candidate, tree, onto, agents: previews.agents, opened, closed, held_back, moved })
 }
 
-/// Moves the candidate's branch to what the merges gave: claims, acts, reads back. Where that proves that nothing has
-/// happened, once more after a moment.
-fn move_to(
+/// Everything, previewed. What the run may not try again by itself is left out, and the rest is previewed without it: what
+/// was tried is told as it was seen then, so that it stays known for that.
+fn look(integration: &Integration<'_>, told: &Following<'_>) -> Result<Previews, Error> {
+    let mut left_out: Vec<Previewed> = Vec::new();
+    loop {
+        let previews = preview(&Question {
+            facts: integration.facts,
+            target: integration.target.as_ref(),
+            onto: &integration.onto,
+            trusted: std::slice::from_ref(&integration.onto),
+            for_agent: None,
+            left_out: &left_out,
+        })?;
+        let mut refused = Vec::new();
+        for previewed in &previews.agents {
+            if let Some(refusal) = refusal(integration, told, previewed)? {
+                refused.push(Previewed { placed: Placed::Refused(refusal), ..previewed.clone() });
+            }
+        }
+        if refused.is_empty() {
+            return Ok(previews);
+        }
+        left_out.extend(refused);
+    }
+}
+
+/// Why work that merges may not be tried, where it may not for what was done about it before.
+fn refusal(
     integration: &Integration<'_>,
     told: &Following<'_>,
-    reference: &RefName,
-    begun: &ObjectId,
-    previews: &Previews,
-    published: &Published,
-) -> Result<Result<(), Refusal>, Error> {
-    let mut asked = integration.asked;
-    for first in [true, false] {
-        let works = match claimable(integration, told, previews, asked)? {
-            Ok(works) => works,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        let claim = claim(integration, reference, &published.candidate, works, asked)?;
-        if first {
-            tell_merges(integration, reference, previews, published)?;
+    previewed: &Previewed,
+) -> Result<Option<Refusal>, Error> {
+    let Placed::Merged { .. } = &previewed.placed else { return Ok(None) };
+    let Some(item) = told.read(|state| state.agent(&previewed.agent)?.merging.clone()) else { return Ok(None) };
+    let sight = Sight {
+        key: previewed.observation_key.clone(),
+        head: previewed.contribution.as_ref().map(|made| made.commit.clone()),
+        status: previewed.currency,
+        route: previewed.route.clone(),
+    };
+    // What must not be looked at is refused where that is told.
+    let Ok(seen) = step(&item, &Input::Mergeable(&sight)) else { return Ok(None) };
+    if seen.state == State::Confirmed {
+        return Ok(None);
+    }
+    let invocation = process::current()?;
+    let claim = Claim { key: &sight.key, invocation: &invocation, asked: integration.asked };
+    Ok(step(&seen, &Input::Claim(claim)).err())
+}
+
+/// What became of the candidate's branch.
+enum Moved {
+    /// It is at the candidate, or there is none to be at.
+    There,
+    /// It may not be moved. It is where it was.
+    Refused(Refusal),
+    /// This moved since it was looked at. The branch is where it was.
+    Overtaken(String),
+}
+
+/// The move of the candidate's branch.
+struct Moving<'m> {
+    integration: &'m Integration<'m>,
+    told: &'m Following<'m>,
+    reference: &'m RefName,
+    /// Where the branch is.
+    at: Option<&'m ObjectId>,
+    previews: &'m Previews,
+}
+
+impl Moving<'_> {
+    /// Moves the candidate's branch to what the merges gave: claims, looks once more, acts, reads back. Where that proves
+    /// that nothing has happened, once more after a moment.
+    fn go(&self, published: &Published) -> Result<Moved, Error> {
+        let Self { integration, reference, previews, .. } = self;
+        let mut asked = integration.asked;
+        for first in [true, false] {
+            let works = match claimable(integration, self.told, previews, asked)? {
+                Ok(works) => works,
+                Err(refusal) => return Ok(Moved::Refused(refusal)),
+            };
+            if works.is_empty() && self.is_there(&published.candidate) {
+                tell_merges(integration, reference, previews, published)?;
+                return Ok(Moved::There);
+            }
+            if let Err(refusal) = may_begin(integration.authority, (integration.ending)()) {
+                return Ok(Moved::Refused(refusal));
+            }
+            let claim = self.claim(&published.candidate, works, asked)?;
+            let heads = match self.look_again()? {
+                Ok(heads) => heads,
+                Err(what) => {
+                    release_moved(integration.journal, &claim, &what)?;
+                    return Ok(Moved::Overtaken(what));
+                }
+            };
+            if first {
+                keep_merges(integration, previews)?;
+                tell_merges(integration, reference, previews, published)?;
+            }
+            let swapped = self.swap(&published.candidate, heads);
+            if let Ok(Some(what)) = &swapped {
+                release_moved(integration.journal, &claim, what)?;
+                return Ok(Moved::Overtaken(what.clone()));
+            }
+            match (settle_held(integration.facts.repository, integration.journal, &claim)?, swapped) {
+                (Settled::Confirmed, _) => break,
+                (Settled::Released(Release::Untouched), Err(_)) if first => {
+                    // Once more is the program's own doing, whoever asked for the first.
+                    asked = Asker::Run;
+                    (integration.pause)(BACKOFF);
+                }
+                (Settled::Released(_) | Settled::Stuck(_), Err(error)) => return Err(error),
+                (Settled::Released(_) | Settled::Stuck(_), Ok(_)) => {
+                    let found = integration.facts.repository.load_ref(reference)?;
+                    let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
+                    return Err(Error::CandidateMoved { reference: (*reference).clone(), found });
+                }
+            }
         }
-        let Some(claim) = claim else { return Ok(Ok(())) };
-        let swapped = swap(integration, reference, Some(begun), &published.candidate);
-        match (settle_held(integration.facts.repository, integration.journal, &claim)?, swapped) {
-            (Settled::Confirmed, _) => break,
-            (Settled::Released(Release::Untouched), Err(_)) if first => {
-                // Once more is the program's own doing, whoever asked for the first.
-                asked = Asker::Run;
-                (integration.pause)(BACKOFF);
-            }
-            (Settled::Released(_) | Settled::Stuck(_), Err(error)) => return Err(error),
-            (Settled::Released(_) | Settled::Stuck(_), Ok(())) => {
-                let found = integration.facts.repository.load_ref(reference)?;
-                let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
-                return Err(Error::CandidateMoved { reference: reference.clone(), found });
-            }
+        Ok(Moved::There)
+    }
+
+    /// Whether the branch need not move: it is at the candidate, or there is neither.
+    fn is_there(&self, candidate: &CommitId) -> bool {
+        match self.at {
+            Some(at) => at == candidate.object(),
+            None => *candidate == self.integration.onto,
         }
     }
-    Ok(Ok(()))
+
+    /// Claims, on disk, that the branch moves.
+    fn claim(&self, candidate: &CommitId, works: Vec<ClaimedWork>, asked: Asker) -> Result<Effect, Error> {
+        let before = self.at.map_or_else(|| self.integration.onto.clone(), |at| CommitId::from(at.clone()));
+        let effect = Effect {
+            key: format!("merge {} {before} {candidate}", self.reference),
+            effect: EffectKind::Merge,
+            reference: self.reference.clone(),
+            before,
+            created: self.at.is_none(),
+            after: candidate.clone(),
+            checkout: None,
+            rescue: None,
+            note: None,
+            invocation: Some(process::current()?),
+            works,
+            observation_key: None,
+            attempt: None,
+            asked: Some(asked),
+            release: None,
+        };
+        self.integration.journal.record(Subject::run(), EventKind::EffectClaimed(effect.clone()))?;
+        Ok(effect)
+    }
+
+    /// Looks once more, right before the branch moves, at all that was looked at: the target's tip, and the branch of every
+    /// agent that is merged. Gives these branches as they must still be in the moment of the move; or what has moved.
+    fn look_again(&self) -> Result<Result<Vec<RefEdit>, String>, Error> {
+        let facts = &self.integration.facts;
+        let branches = RefName::agent_branches(facts.run.id());
+        let names: Vec<&str> =
+            std::iter::once(branches.as_str()).chain(self.integration.target.as_ref().map(RefName::as_str)).collect();
+        let refs: BTreeMap<RefName, ObjectId> =
+            facts.repository.load_refs_of(&names)?.into_iter().map(|found| (found.name, found.id)).collect();
+        if let Some(target) = &self.integration.target {
+            let found = refs.get(target);
+            if found != Some(self.integration.onto.object()) {
+                return Ok(Err(moved(target, found)));
+            }
+        }
+        let mut heads = Vec::new();
+        for previewed in self.previews.agents.iter().filter(|it| matches!(it.placed, Placed::Merged { .. })) {
+            let name = RefName::agent_branch(facts.run.id(), &previewed.agent);
+            // One that is gone can hold nothing that is not in the snapshot.
+            let (Some(found), Some(snapshot)) = (refs.get(&name), &previewed.snapshot) else { continue };
+            if found != snapshot.object() {
+                return Ok(Err(moved(&name, Some(found))));
+            }
+            heads.push(RefEdit::Verify { name, old: Some(found.clone()) });
+        }
+        Ok(Ok(heads))
+    }
+
+    /// Moves the branch, if these others stand still. Gives which of them does not; then nothing was done.
+    fn swap(&self, candidate: &CommitId, heads: Vec<RefEdit>) -> Result<Option<String>, Error> {
+        let (name, new) = (self.reference.clone(), candidate.object().clone());
+        let mut edits = heads;
+        match self.at {
+            Some(at) if *at == new => return Ok(None),
+            Some(at) => edits.push(RefEdit::Update { name, new, old: at.clone() }),
+            None => edits.push(RefEdit::Create { name, new }),
+        }
+        match self.integration.facts.repository.swap_refs(&edits, "sandbox: candidate")? {
+            Swap::Done => Ok(None),
+            Swap::Lost { name, found, .. } if name == *self.reference => {
+                let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
+                Err(Error::CandidateMoved { reference: name, found })
+            }
+            Swap::Lost { name, found, .. } => Ok(Some(moved(&name, found.as_ref()))),
+        }
+    }
+}
+
+fn moved(name: &RefName, found: Option<&ObjectId>) -> String {
+    let found = gates::moved_text(found.map(|found| CommitId::from(found.clone())).as_ref());
+    format!("`{}` was moved after it was looked at: {found}", name.short())
 }
 
 /// Whose work comes in now that was not there before; or why none may. What was confirmed for exactly this is laid out again
@@ -183,39 +373,8 @@ fn claimable(
     Ok(Ok(works))
 }
 
-/// Claims, on disk, that the candidate's branch moves; nothing where it stays.
-fn claim(
-    integration: &Integration<'_>,
-    reference: &RefName,
-    candidate: &CommitId,
-    works: Vec<ClaimedWork>,
-    asked: Asker,
-) -> Result<Option<Effect>, Error> {
-    if *candidate == integration.onto {
-        return Ok(None);
-    }
-    let effect = Effect {
-        key: format!("merge {reference} {} {candidate}", integration.onto),
-        effect: EffectKind::Merge,
-        reference: reference.clone(),
-        before: integration.onto.clone(),
-        after: candidate.clone(),
-        checkout: None,
-        rescue: None,
-        note: None,
-        invocation: Some(process::current()?),
-        works,
-        observation_key: None,
-        attempt: None,
-        asked: Some(asked),
-        release: None,
-    };
-    integration.journal.record(Subject::run(), EventKind::EffectClaimed(effect.clone()))?;
-    Ok(Some(effect))
-}
-
-/// Sets the candidate to the target's tip.
-fn begin(integration: &Integration<'_>, reference: &RefName) -> Result<ObjectId, Error> {
+/// Begins the candidate anew at the target's tip: in the journal, for its branch does not move yet. Gives where that is.
+fn begin(integration: &Integration<'_>, reference: &RefName) -> Result<Option<ObjectId>, Error> {
     let facts = &integration.facts;
     let found = facts.repository.load_ref(reference)?;
     if let Some(found) = &found {
@@ -238,43 +397,21 @@ fn begin(integration: &Integration<'_>, reference: &RefName) -> Result<ObjectId,
         history: None,
     };
     integration.journal.record(Subject::run(), EventKind::CandidateAdvanced(begun))?;
-    swap(integration, reference, found.as_ref(), &integration.onto)?;
-    Ok(integration.onto.object().clone())
+    Ok(found)
 }
 
 /// Whether the journal knows that the candidate was, or was to be, this commit.
 fn is_known(facts: &Facts<'_>, found: &ObjectId) -> bool {
     let head = facts.state.candidate.iter().flat_map(|it| [&it.head.onto, &it.head.from, &it.head.to]);
     let steps = facts.state.agents.iter().filter_map(|agent| agent.merge.as_ref()?.merged_as.as_ref());
-    head.chain(steps).any(|commit| commit.object() == found)
-}
-
-fn swap(
-    integration: &Integration<'_>,
-    reference: &RefName,
-    old: Option<&ObjectId>,
-    new: &CommitId,
-) -> Result<(), Error> {
-    let (name, new) = (reference.clone(), new.object().clone());
-    let edit = match old {
-        Some(old) if *old == new => return Ok(()),
-        Some(old) => RefEdit::Update { name, new, old: old.clone() },
-        None => RefEdit::Create { name, new },
-    };
-    match integration.facts.repository.swap_refs(&[edit], "sandbox: candidate")? {
-        Swap::Done => Ok(()),
-        Swap::Lost { name, found, .. } => {
-            let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
-            Err(Error::CandidateMoved { reference: name, found })
-        }
-    }
+    head.chain(steps).chain(&facts.state.candidate_branch).any(|commit| commit.object() == found)
 }
 
 /// Tells of one preview; what offered nothing was not previewed.
 fn tell_preview(integration: &Integration<'_>, previewed: &Previewed) -> Result<(), Error> {
     let (result, blocked_by) = match &previewed.placed {
         Placed::Absent(_) | Placed::Nothing => return Ok(()),
-        Placed::Contained | Placed::Merged { .. } => (PreviewResult::Clean, Vec::new()),
+        Placed::Contained | Placed::Merged { .. } | Placed::Refused(_) => (PreviewResult::Clean, Vec::new()),
         Placed::Conflict(_) => (PreviewResult::Conflict, Vec::new()),
         Placed::Held(_) => (PreviewResult::Held, Vec::new()),
         Placed::SetAside(_) => (PreviewResult::SetAside, Vec::new()),
@@ -336,7 +473,7 @@ fn resolution(card: &Card, previewed: &Previewed) -> Option<String> {
     }
     let agent = &previewed.agent;
     match &previewed.placed {
-        Placed::Merged { .. } => Some(format!("`{agent}` merges cleanly now")),
+        Placed::Merged { .. } | Placed::Refused(_) => Some(format!("`{agent}` merges cleanly now")),
         Placed::Contained => Some(format!("the work of `{agent}` is there already")),
         Placed::Nothing => Some(format!("`{agent}` has nothing to merge any more")),
         Placed::Absent(outcome) => {
@@ -414,6 +551,7 @@ fn tell_merges(
             Placed::Contained => (None, None),
             Placed::Absent(_)
             | Placed::Nothing
+            | Placed::Refused(_)
             | Placed::Conflict(_)
             | Placed::Held(_)
             | Placed::SetAside(_)

@@ -24,14 +24,20 @@ pub fn fork_point(facts: &Facts<'_>, agent: &AgentName) -> Result<Fork, Error> {
     // A prerequisite that was begun anew stands on a candidate, and so on the target's tip of that time.
     let newest = facts.state.candidate.as_ref().map(|candidate| candidate.head.onto.clone());
     let trusted: Vec<CommitId> = std::iter::once(facts.base.clone()).chain(newest).collect();
-    let question =
-        Question { facts: *facts, target: None, onto: facts.base, trusted: &trusted, for_agent: Some(agent) };
+    let question = Question {
+        facts: *facts,
+        target: None,
+        onto: facts.base,
+        trusted: &trusted,
+        for_agent: Some(agent),
+        left_out: &[],
+    };
     let previews = preview(&question)?;
     let mut causes: Vec<AgentName> = Vec::new();
     for previewed in previews.agents {
         match previewed.placed {
             // What is blocked is so for the sake of agents that are named already.
-            Placed::Nothing | Placed::Contained | Placed::Merged { .. } | Placed::Blocked(_) => {}
+            Placed::Nothing | Placed::Contained | Placed::Merged { .. } | Placed::Refused(_) | Placed::Blocked(_) => {}
             Placed::Conflict(card) => return Ok(Fork::Conflict(card)),
             Placed::Absent(_) | Placed::Held(_) | Placed::SetAside(_) | Placed::Stale(_) | Placed::Error(_) => {
                 causes.push(previewed.agent);

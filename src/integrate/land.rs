@@ -109,6 +109,8 @@ pub enum Landed {
     Refused(Vec<GateBlock>),
     /// It may not be begun. Nothing was changed.
     NotBegun(Refusal),
+    /// It was begun, and what became of it cannot be told: this is in the way of that. The claim stays open.
+    Stuck(Vec<GateBlock>),
 }
 
 /// How one try ended.
@@ -131,7 +133,7 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
     for claim in landing.state.open_claims.iter().filter(|claim| claim.effect == EffectKind::Land) {
         match settle_held(landing.repository, &told, claim)? {
             Settled::Confirmed | Settled::Released(_) => {}
-            Settled::Stuck(blocks) => return Ok(Landed::Refused(blocks)),
+            Settled::Stuck(blocks) => return Ok(Landed::Stuck(blocks)),
         }
     }
     let (mut asked, mut waited) = (landing.asked, false);
@@ -286,6 +288,7 @@ fn effect(landing: &Landing<'_>, checkout: Option<&Path>, rescue: Option<RefName
         effect: EffectKind::Land,
         reference: landing.target.clone(),
         before: landing.expected_tip.clone(),
+        created: false,
         after: landing.candidate.clone(),
         checkout: checkout.map(Path::to_owned),
         rescue,
@@ -340,7 +343,7 @@ fn land_ref(landing: &Landing<'_>, told: &Following<'_>, asked: Asker) -> Result
         (Settled::Released(Release::Untouched | Release::Undone), Err(error)) => {
             Tried::WithoutEffect(Err(error.into()))
         }
-        (Settled::Stuck(blocks), _) => Tried::Ended(Landed::Refused(blocks)),
+        (Settled::Stuck(blocks), _) => Tried::Ended(Landed::Stuck(blocks)),
     })
 }
 
@@ -375,7 +378,7 @@ fn land_checkout(
     let forwarded = checkout.fast_forward(forward);
     Ok(match (settle_held(landing.repository, told, &effect)?, forwarded) {
         (Settled::Confirmed, _) => Tried::Ended(done(landing, Some(path))),
-        (Settled::Stuck(blocks), _) => Tried::Ended(Landed::Refused(blocks)),
+        (Settled::Stuck(blocks), _) => Tried::Ended(Landed::Stuck(blocks)),
         // What it says and what is there do not go together: nothing is made of it.
         (Settled::Released(_), Ok(FastForward::Applied)) => {
             return Err(Error::Unclear {

@@ -28,6 +28,7 @@ use super::message;
 use super::order::merge_order;
 use crate::git::{self, Merger, NewCommit};
 use crate::model::card::Card;
+use crate::model::currency::Refusal;
 use crate::model::event::{Currency, Shape};
 use crate::model::{AgentName, AttemptOutcome, CardId, CommitId, RefName, RepoPath, TreeId};
 use crate::plan::{Graph, Protected};
@@ -54,6 +55,8 @@ pub enum Placed {
         /// The paths that the merge changes in the candidate.
         changed: Vec<RepoPath>,
     },
+    /// It merges, and the run may not begin that by itself any more.
+    Refused(Refusal),
     /// It conflicts.
     Conflict(Box<Card>),
     /// It is held for what it contains.
@@ -78,6 +81,7 @@ impl Placed {
             | Self::Nothing
             | Self::Contained
             | Self::Merged { .. }
+            | Self::Refused(_)
             | Self::SetAside(_)
             | Self::Blocked(_)
             | Self::Stale(_) => &[],
@@ -89,6 +93,7 @@ impl Placed {
         match self {
             Self::Nothing | Self::Contained | Self::Merged { .. } => true,
             Self::Absent(_)
+            | Self::Refused(_)
             | Self::Conflict(_)
             | Self::Held(_)
             | Self::SetAside(_)
@@ -143,6 +148,8 @@ pub(super) struct Question<'a> {
     pub(super) trusted: &'a [CommitId],
     /// Only what this agent builds on, itself left out; all agents if none.
     pub(super) for_agent: Option<&'a AgentName>,
+    /// Those that are left out, as they were seen when that was decided.
+    pub(super) left_out: &'a [Previewed],
 }
 
 pub(super) fn preview(question: &Question<'_>) -> Result<Previews, Error> {

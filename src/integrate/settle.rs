@@ -116,6 +116,7 @@ pub(super) fn settle_held(repository: &Repository, journal: &dyn Record, claim: 
         Some(tip) if *tip == claim.after => Stand::AtGoal,
         Some(tip) if *tip == claim.before => Stand::AtStart(load_files(repository, claim, site.as_ref())?),
         Some(tip) if repository.is_ancestor(&claim.after, tip)? => Stand::Beyond,
+        None if claim.created => Stand::AtStart(Files::None),
         Some(_) | None => Stand::Elsewhere,
     };
     let release = |how: Release, note: String| {
@@ -148,6 +149,13 @@ pub(super) fn settle_held(repository: &Repository, journal: &dyn Record, claim: 
         },
         Amends::Stuck => Ok(Settled::Stuck(in_the_way(claim, site.as_ref())?)),
     }
+}
+
+/// Releases a claim of this process before it did anything, for what it was made for has moved since.
+pub(super) fn release_moved(journal: &dyn Record, claim: &Effect, what: &str) -> Result<(), Error> {
+    let effect = Effect { note: Some(what.to_owned()), release: Some(Release::Moved), ..claim.clone() };
+    journal.record(Subject::run(), EventKind::EffectReleased(effect))?;
+    Ok(())
 }
 
 /// A remark where the branch did not come from where it should have: told, never undone.

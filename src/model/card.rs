@@ -1,10 +1,11 @@
 //! Cards: what waits on the board for a person's decision.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::{AgentName, CardId, CommitId, ObjectId, TurnId};
+use super::ids::{AgentName, CardId, CommitId, ObjectId, RefName, TurnId};
 use super::path::RepoPath;
 
 mod complete;
@@ -31,11 +32,13 @@ pub enum CardKind {
     MergeError,
     /// An agent asks for more paths than its contract has.
     ScopeRequest,
+    /// A landing was cut short, and what became of it cannot be told.
+    Landing,
 }
 
 impl CardKind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Conflict,
         Self::Scope,
         Self::Protected,
@@ -43,6 +46,7 @@ impl CardKind {
         Self::UnsafeTree,
         Self::MergeError,
         Self::ScopeRequest,
+        Self::Landing,
     ];
 }
 
@@ -56,6 +60,7 @@ impl fmt::Display for CardKind {
             Self::UnsafeTree => "unsafe_tree",
             Self::MergeError => "merge_error",
             Self::ScopeRequest => "scope_request",
+            Self::Landing => "landing",
         })
     }
 }
@@ -181,6 +186,24 @@ pub struct ScopeRequest {
     pub turn: TurnId,
 }
 
+/// A landing that was begun and not ended, where a card is about that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CutLanding {
+    /// The branch that was to move.
+    pub target: RefName,
+    /// Where it was, and is.
+    pub before: CommitId,
+    /// Where it was to go.
+    pub after: CommitId,
+    /// The checkout that was to go with it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub checkout: Option<PathBuf>,
+    /// The ref that keeps that checkout as it was.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rescue: Option<RefName>,
+}
+
 /// A card on the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -191,7 +214,7 @@ pub struct Card {
     pub kind: CardKind,
     /// Where it stands.
     pub state: CardState,
-    /// The agents concerned: first the one whose work waits, then those it conflicts with.
+    /// The agents concerned: first the one whose work waits, then those it conflicts with. None where it is the run's.
     pub agents: Vec<AgentName>,
     /// The paths concerned.
     pub paths: Vec<RepoPath>,
@@ -206,6 +229,9 @@ pub struct Card {
     /// What is asked for, where the card is about a request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub request: Option<ScopeRequest>,
+    /// What was cut short, where the card is about a landing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub landing: Option<CutLanding>,
     /// What the card is about, as a hash that does not change when the target moves elsewhere.
     pub fingerprint: String,
     /// What can be done.

@@ -310,6 +310,11 @@ impl RefName {
         Self(format!("refs/heads/sandbox/{run}/{agent}"))
     }
 
+    /// What the names of all branches of a run begin with, as git is asked for them.
+    pub fn agent_branches(run: &RunId) -> String {
+        format!("refs/heads/sandbox/{run}/")
+    }
+
     /// The candidate of a run: what merging the accepted contributions gave so far.
     pub fn integration(run: &RunId) -> Self {
         Self(format!("refs/heads/sandbox/{run}/integration"))

@@ -47,6 +47,9 @@ pub struct RunState {
     pub cards: Vec<Card>,
     /// The candidate, since the first merge.
     pub candidate: Option<CandidateState>,
+    /// Where the candidate's branch was when it was last looked at, or moved to.
+    #[serde(skip)]
+    pub candidate_branch: Option<CommitId>,
     /// Every step of every candidate there was, oldest first.
     #[serde(skip)]
     pub steps: Vec<Step>,
@@ -203,6 +206,7 @@ impl RunState {
             overlaps: Vec::new(),
             cards: Vec::new(),
             candidate: None,
+            candidate_branch: None,
             steps: Vec::new(),
             verification: None,
             gate: None,
@@ -319,7 +323,7 @@ impl RunState {
                         self.landed_candidate = Some(effect.after.clone());
                         self.target_tip = Some(effect.after.clone());
                     }
-                    EffectKind::Merge => {}
+                    EffectKind::Merge => self.candidate_branch = Some(effect.after.clone()),
                 }
             }
             EventKind::EffectReleased(effect) => self.open_claims.retain(|open| open.key != effect.key),
@@ -447,6 +451,7 @@ impl RunState {
             (None, _) | (Some(_), None) => Vec::new(),
         };
         if advanced.contribution.is_none() {
+            self.candidate_branch = Some(advanced.from.clone());
             for agent in &mut self.agents {
                 agent.merge = None;
             }
@@ -542,6 +547,11 @@ impl RunState {
         self.candidate.is_some() && !holds_a_skipped_one && completed.all(|agent| self.settled(agent).is_some())
     }
 
+    /// Whether it could not be told of some agent's work what merging it would give.
+    pub fn has_unknown(&self) -> bool {
+        self.agents.iter().any(|agent| agent.merge.as_ref().is_some_and(|it| it.result == PreviewResult::Error))
+    }
+
     /// Whether the candidate has work of an agent that was skipped since.
     pub fn holds_skipped(&self, agent: &AgentState) -> bool {
         let is_merged = self.candidate.as_ref().is_some_and(|candidate| candidate.merged.contains(&agent.name));
@@ -554,7 +564,10 @@ impl RunState {
         let merge = agent.merge.as_ref()?;
         let is_of_now = agent.last_attempt()?.finished.as_ref()?.snapshot.as_ref() == Some(&merge.snapshot);
         let is_told = match merge.result {
-            PreviewResult::Clean => agent.merging.as_ref().is_some_and(|item| item.state == State::Confirmed),
+            // What was merged once need not be part of the candidate that is made now.
+            PreviewResult::Clean => {
+                merge.merged_as.is_some() && agent.merging.as_ref().is_some_and(|item| item.state == State::Confirmed)
+            }
             PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error => {
                 self.open_cards().any(|card| merge.cards.contains(&card.id))
             }

@@ -59,7 +59,20 @@ fn render_card(shown: &ShownCard, look: Look) -> String {
     }
     out.push('\n');
     let mut fact = |name: &str, value: &str| out.extend([&text::padded(name, 12), value, "\n"]);
-    fact("agents", &text::list(&card.agents, usize::MAX));
+    if !card.agents.is_empty() {
+        fact("agents", &text::list(&card.agents, usize::MAX));
+    }
+    if let Some(landing) = &card.landing {
+        fact("target", &text::clean(landing.target.short()));
+        fact("before", &format!("{}  where it was", landing.before));
+        fact("after", &format!("{}  where it was to go", landing.after));
+        if let Some(checkout) = &landing.checkout {
+            fact("checkout", &text::clean(&checkout.display().to_string()));
+        }
+        if let Some(rescue) = &landing.rescue {
+            fact("kept in", &format!("{}  the checkout as it was", text::clean(rescue.as_str())));
+        }
+    }
     if let Some(sides) = &card.sides {
         fact("ours", &format!("{}  the candidate", sides.ours));
         fact("theirs", &format!("{}  the agent's contribution", sides.theirs));
@@ -72,7 +85,11 @@ fn render_card(shown: &ShownCard, look: Look) -> String {
     }
     section(&mut out, "paths", &text::lines(&card.paths, "  "), look);
     section(&mut out, "stages", &stages(card, look), look);
-    let said = if card.request.is_some() { "not granted by the plan" } else { "git said" };
+    let said = match (&card.request, &card.landing) {
+        (Some(_), _) => "not granted by the plan",
+        (None, Some(_)) => "in the way",
+        (None, None) => "git said",
+    };
     section(&mut out, said, &messages(card), look);
     for path in shown.excerpts.iter().flat_map(|excerpts| &excerpts.paths) {
         section(&mut out, &text::shown(&path.path), &excerpt::render(path, look), look);

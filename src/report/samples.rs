@@ -382,6 +382,7 @@ pub(crate) fn landed_events() -> Vec<Event> {
         effect: EffectKind::Land,
         reference: RefName::branch("main").unwrap(),
         before: oid('b'),
+        created: false,
         after: oid('a'),
         checkout: Some("/home/me/app".into()),
         rescue: None,
@@ -449,6 +450,7 @@ pub(crate) fn conflict_card() -> Card {
         request: None,
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }

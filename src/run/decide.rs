@@ -90,12 +90,16 @@ impl Desk {
                 AnswerKind::Approved,
                 "what it is about can be merged by nobody's word: have the agent try again, or dismiss it".to_owned(),
             )),
+            CardKind::Landing => Err(self.not_told(&card.id, AnswerKind::Approved)),
         }
     }
 
     /// Leaves the work out that a card holds; or refuses what it asks for, and the agent's work stays as it is.
     pub fn dismiss(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
         let card = self.open_card(card, AnswerKind::Dismissed)?;
+        if card.kind == CardKind::Landing {
+            return Err(self.not_told(&card.id, AnswerKind::Dismissed));
+        }
         self.close(&card, Answer { why, ..self.answer(AnswerKind::Dismissed) }, None)
     }
 
@@ -288,8 +292,21 @@ impl Desk {
         }
     }
 
+    /// That nobody's word says what became of a landing: the files do.
+    fn not_told(&self, card: &CardId, what: AnswerKind) -> Error {
+        let run = self.recorder.run().id();
+        let why = format!(
+            "no decision says what became of a landing: put the files as they should be, as `sandbox board show {card} --run {run}` \
+             tells, then `sandbox land {run}` finds it out and closes the card"
+        );
+        refused(card, what, why)
+    }
+
     /// The conflict of a card as git computes it now from the commits that the card names.
     pub(super) fn matter<'c>(&self, card: &'c Card) -> Result<Matter<'c>, Error> {
+        if card.kind == CardKind::Landing {
+            return Err(self.not_told(&card.id, AnswerKind::Resolved));
+        }
         let refused = |why: &str| refused(&card.id, AnswerKind::Resolved, why.to_owned());
         let (CardKind::Conflict, Some(sides)) = (card.kind, &card.sides) else {
             return Err(refused("it is no conflict"));

@@ -9,11 +9,13 @@ use super::premerge::PreMerge;
 use super::recorder::Recorder;
 use super::signals::{Ending, Signals};
 use super::site::Site;
+use crate::board;
 use crate::change::{Capturer, Snapshot};
 use crate::git::{Head, Renames};
-use crate::integrate::{Facts, Integration, Landed, Landing, Settled, integrate, land, see_target, settle};
-use crate::model::currency::{Asker, Authority, Refusal};
-use crate::model::event::{EffectKind, EventKind, GateDecided, RunStarted, Stage, StageEnter, Subject};
+use crate::integrate::{Facts, Integrated, Integration, Landed, Landing, Settled, integrate, land, see_target, settle};
+use crate::model::card::{Card, CardKind, CompleteCard};
+use crate::model::currency::{Asker, Authority, Refusal, State};
+use crate::model::event::{CardClosed, EffectKind, EventKind, GateDecided, RunStarted, Stage, StageEnter, Subject};
 use crate::model::gate::{BlockKind, GateBlock};
 use crate::model::plan::{LandMode, Plan};
 use crate::model::run::RunState;
@@ -87,39 +89,48 @@ impl Finish<'_> {
         }
     }
 
-    /// Previews, cards and the candidate, anew.
+    /// Previews, cards and the candidate, anew. Where something moves after it was looked at, once more; and only once.
     pub(super) async fn integrate(&self) -> Result<(), Error> {
         self.stage(Stage::Integrate, async {
             tokio::task::block_in_place(|| {
-                let state = self.recorder.state();
-                let onto = self.onto(&state)?;
-                let started = started_of(&state)?;
-                let made = integrate(&Integration {
-                    facts: Facts {
-                        repository: &self.site.repository,
-                        run: self.recorder.run(),
-                        plan: self.plan,
-                        state: &state,
-                        base: &started.base,
-                        identity: &started.identity,
-                        started_at: state.started_at.unwrap_or_default(),
-                    },
-                    target: started.target.clone(),
-                    onto,
-                    asked: self.asked,
-                    // A run is for merging what its agents did, and so is every verb that goes on with one.
-                    authority: Authority::Granted,
-                    ending: &|| self.signals.ending().is_some(),
-                    pause: &|time| self.pause(time),
-                    journal: self.recorder,
-                })?;
+                let mut made = self.integrate_once()?;
+                if made.moved.is_some() {
+                    made = self.integrate_once()?;
+                }
                 let after = self.recorder.state();
                 let merged = after.candidate.as_ref().map_or(0, |candidate| candidate.merged.len());
-                let why = made.held_back.map_or_else(String::new, |refusal| format!(": {refusal}"));
-                Ok(((), format!("{merged} merged, {} cards{why}", after.open_cards().count())))
+                let left_out = made.left_out().map(|(agent, refusal)| format!("`{agent}` is left out: {refusal}"));
+                let why = made.held_back.iter().map(ToString::to_string).chain(made.moved.clone()).chain(left_out);
+                let told = format!("{merged} merged, {} cards", after.open_cards().count());
+                Ok(((), std::iter::once(told).chain(why).collect::<Vec<_>>().join("; ")))
             })
         })
         .await
+    }
+
+    fn integrate_once(&self) -> Result<Integrated, Error> {
+        let state = self.recorder.state();
+        let onto = self.onto(&state)?;
+        let started = started_of(&state)?;
+        Ok(integrate(&Integration {
+            facts: Facts {
+                repository: &self.site.repository,
+                run: self.recorder.run(),
+                plan: self.plan,
+                state: &state,
+                base: &started.base,
+                identity: &started.identity,
+                started_at: state.started_at.unwrap_or_default(),
+            },
+            target: started.target.clone(),
+            onto,
+            asked: self.asked,
+            // A run is for merging what its agents did, and so is every verb that goes on with one.
+            authority: Authority::Granted,
+            ending: &|| self.signals.ending().is_some(),
+            pause: &|time| self.pause(time),
+            journal: self.recorder,
+        })?)
     }
 
     /// Has the candidate judged, where there is one and a verifier.
@@ -209,6 +220,11 @@ impl Finish<'_> {
                     return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(landed)));
                 }
                 Landed::Refused(blocks) => return self.refuse(blocks),
+                Landed::Stuck(blocks) => {
+                    tokio::task::block_in_place(|| self.park_landing(&blocks))?;
+                    let decision = self.decide().await?;
+                    return self.close(&decision);
+                }
                 Landed::NotBegun(Refusal::Ending) => {
                     let decision = self.decide().await?;
                     return self.close(&decision);
@@ -255,9 +271,9 @@ impl Finish<'_> {
         block(BlockKind::CannotLand, &message, &next)
     }
 
-    /// Finds out what became of what was claimed by a coordinator that died. Gives what keeps it from being settled.
-    pub(super) async fn settle_claims(&self) -> Result<Vec<GateBlock>, Error> {
-        let mut stuck = Vec::new();
+    /// Finds out what became of what was claimed by a coordinator that died. What cannot be told waits on a card, which keeps
+    /// only landing from going on; and once it can be told, that card goes.
+    pub(super) async fn settle_claims(&self) -> Result<(), Error> {
         for claim in self.recorder.state().open_claims {
             let stage = match claim.effect {
                 EffectKind::Merge => Stage::Integrate,
@@ -279,10 +295,49 @@ impl Finish<'_> {
             });
             match settled.await? {
                 Settled::Confirmed | Settled::Released(_) => {}
-                Settled::Stuck(blocks) => stuck.extend(blocks),
+                Settled::Stuck(blocks) => tokio::task::block_in_place(|| self.park_landing(&blocks))?,
             }
         }
-        Ok(stuck)
+        tokio::task::block_in_place(|| self.close_landing_cards())
+    }
+
+    /// Opens the card of a landing that cannot be told of, for what is in the way of that now.
+    fn park_landing(&self, blocks: &[GateBlock]) -> Result<(), Error> {
+        let state = self.recorder.state();
+        // There is one at a time: while it is open no other is begun.
+        let Some(claim) = state.open_claims.iter().find(|claim| claim.effect == EffectKind::Land) else {
+            return Ok(());
+        };
+        let card = board::in_run(board::landing(claim, blocks), self.recorder.run().id());
+        for known in landing_cards(&state).filter(|known| known.id != card.id) {
+            self.close_card(known, format!("something else is in the way of telling: card {}", card.id))?;
+        }
+        if landing_cards(&state).any(|known| known.id == card.id) {
+            return Ok(());
+        }
+        let card = CompleteCard::new(card).map_err(crate::integrate::Error::from)?;
+        self.recorder.record(Subject::run(), EventKind::CardOpened(card))?;
+        Ok(())
+    }
+
+    /// Closes the card of a landing of which it is known now what became of it.
+    fn close_landing_cards(&self) -> Result<(), Error> {
+        let state = self.recorder.state();
+        if state.open_claims.iter().any(|claim| claim.effect == EffectKind::Land) {
+            return Ok(());
+        }
+        let has_happened = state.landing.as_ref().is_some_and(|item| item.state == State::Confirmed);
+        let told = if has_happened { "it is seen to have happened" } else { "it is seen not to have happened" };
+        for card in landing_cards(&state) {
+            self.close_card(card, told.to_owned())?;
+        }
+        Ok(())
+    }
+
+    fn close_card(&self, card: &Card, resolution: String) -> Result<(), Error> {
+        let closed = CardClosed { card: card.id.clone(), resolution, answer: None };
+        self.recorder.record(Subject::run(), EventKind::CardClosed(closed))?;
+        Ok(())
     }
 
     async fn land_once(&self, target: &RefName, onto: &CommitId, candidate: &CommitId) -> Result<Landed, Error> {
@@ -323,6 +378,7 @@ impl Finish<'_> {
                 Landed::Moved { .. } => "the target has moved".to_owned(),
                 Landed::Refused(_) => "refused".to_owned(),
                 Landed::NotBegun(refusal) => refusal.to_string(),
+                Landed::Stuck(_) => "it cannot be told".to_owned(),
             };
             Ok((landed, told))
         })
@@ -343,6 +399,10 @@ impl Finish<'_> {
             close(self.recorder, code, false, None)
         })
     }
+}
+
+fn landing_cards(state: &RunState) -> impl Iterator<Item = &Card> {
+    state.open_cards().filter(|card| card.kind == CardKind::Landing)
 }
 
 /// Whether the target may be moved, where that was asked for. Without a branch that is named nobody can tell.

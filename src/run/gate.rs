@@ -5,6 +5,7 @@
 //! something else. Whatever is missing is told, all of it, each with what to do. Nothing here is ever guessed: what is not
 //! known to hold does not hold.
 
+use crate::model::currency::Item;
 use crate::model::event::{CompletionBlocked, GateDecided, PreviewResult};
 use crate::model::gate::{BlockKind, GateBlock};
 use crate::model::run::{AgentState, RunState};
@@ -88,11 +89,12 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
                     format!("agent `{name}` builds on {}, which is not merged", by.collect::<Vec<_>>().join(", "));
                 told(BlockKind::NotMerged, message, format!("settle what holds that one, then `sandbox merge {run}`"))
             }
-            None => told(
-                BlockKind::NotMerged,
-                format!("what agent `{name}` made is not merged yet"),
-                format!("`sandbox merge {run}`"),
-            ),
+            None => {
+                let why = agent.merging.as_ref().and_then(Item::refusal);
+                let why = why.map_or_else(String::new, |refusal| format!(": {refusal}"));
+                let message = format!("what agent `{name}` made is not merged yet{why}");
+                told(BlockKind::NotMerged, message, format!("`sandbox merge {run}`"))
+            }
         },
         Some(AttemptOutcome::Skipped) if state.holds_skipped(agent) => told(
             BlockKind::NotMerged,

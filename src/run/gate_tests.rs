@@ -158,6 +158,7 @@ fn card() -> Card {
         request: None,
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }
@@ -274,6 +275,26 @@ fn an_integration_that_was_cut_short_shuts_it() {
         let cut = Story { preview: Some(result), ..Story::default() };
         assert_eq!(cut.codes(&Facts::default()), not_merged(), "{result:?}, and its card never opened");
     }
+}
+
+/// The candidate begins anew, the same is seen of the same work, and then the program dies: what was merged for that before
+/// is not in the candidate that is made now.
+#[test]
+fn a_candidate_that_was_begun_anew_and_not_made_shuts_it() {
+    let mut state = Story::default().state();
+    let anew = CandidateAdvanced { to: commit('a'), contribution: None, ..advanced() };
+    let seen = previewed(PreviewResult::Clean, commit('b'));
+    let lines = [
+        (Subject::run(), EventKind::CandidateAdvanced(anew)),
+        (Subject::agent(&name()), EventKind::MergePreviewed(seen)),
+    ];
+    for (subject, kind) in lines {
+        let (seq, run_id) = (state.last_seq + 1, state.run_id.clone());
+        state.apply(&Event { v: 1, seq, timestamp: Timestamp::UNIX_EPOCH, run_id, subject, kind });
+    }
+    assert!(!state.is_integrated());
+    let kinds: Vec<BlockKind> = decide(&state, &Facts::default()).blocks.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, [BlockKind::NotMerged]);
 }
 
 #[test]

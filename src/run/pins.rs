@@ -126,6 +126,9 @@ fn own_commits(state: &RunState) -> BTreeSet<ObjectId> {
             add(commit);
         }
     }
+    if let Some(branch) = &state.candidate_branch {
+        add(branch);
+    }
     for agent in &state.agents {
         if let Some(fork) = agent.fork_point() {
             add(fork);
@@ -282,6 +285,7 @@ mod tests {
             effect: EffectKind::Land,
             reference: RefName::branch("main").unwrap(),
             before: commit('a'),
+            created: false,
             after: commit('b'),
             checkout: None,
             rescue: None,

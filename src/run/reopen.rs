@@ -24,6 +24,7 @@ use super::site::Site;
 use super::stage::stage;
 use super::start::load_settings;
 use crate::agent::attempt::with_causes;
+use crate::integrate::see_target;
 use crate::model::currency::Asker;
 use crate::model::event::{AttemptFinished, EventKind, Stage, StageEnter, StageExit, Subject};
 use crate::model::plan::{Plan, RunSettings};
@@ -175,7 +176,7 @@ impl Reopened {
     /// going on, which says so itself.
     async fn tidy(&self) -> Result<(), Error> {
         self.close_stage()?;
-        drop(self.finish().settle_claims().await?);
+        self.finish().settle_claims().await?;
         self.close_interrupted(NeverBegun::Closed).await
     }
 
@@ -221,9 +222,36 @@ impl Reopened {
         let state = self.recorder.state();
         let branch = RefName::integration(&state.run_id);
         let at = tokio::task::block_in_place(|| self.crew.site.repository.load_ref(&branch))?;
-        // The branch is set last, and is all that keeps the candidate.
-        let is_kept = state.candidate.as_ref().is_some_and(|candidate| at.as_ref() == Some(candidate.head.to.object()));
+        // The branch is set last, and is all that keeps the candidate. Where nothing is merged there need be none.
+        let is_kept = state.candidate.as_ref().is_some_and(|candidate| match &at {
+            Some(at) => at == candidate.head.to.object(),
+            None => candidate.head.to == candidate.head.onto,
+        });
         if is_kept && state.is_integrated() { Ok(()) } else { self.finish().integrate().await }
+    }
+
+    /// The same, and anew where what they are of is no more: the target is elsewhere, or what could not be told is asked again.
+    /// To look is no attempt: what may be begun stays bound to what was tried for exactly this.
+    pub(super) async fn integrate_if_out_of_date(&self) -> Result<(), Error> {
+        let is_out_of_date = tokio::task::block_in_place(|| self.is_out_of_date())?;
+        if is_out_of_date { self.finish().integrate().await } else { self.integrate_if_needed().await }
+    }
+
+    fn is_out_of_date(&self) -> Result<bool, Error> {
+        let state = self.recorder.state();
+        let target = state.started.as_ref().and_then(|started| started.target.as_ref());
+        let (Some(candidate), Some(target)) = (&state.candidate, target) else { return Ok(state.has_unknown()) };
+        let repository = &self.crew.site.repository;
+        let (onto, made) = (&candidate.head.onto, &candidate.head.to);
+        let is_elsewhere = match see_target(repository, &self.recorder, &state, target)? {
+            // It went on with what was landed on it; or it is gone, and there is nothing to be made for.
+            Some(tip) if state.landed_candidate.as_ref() == Some(made) => {
+                tip != *onto && !repository.is_ancestor(made, &tip)?
+            }
+            Some(tip) => tip != *onto,
+            None => false,
+        };
+        Ok(is_elsewhere || state.has_unknown())
     }
 
     /// The next attempt of an agent. Then the rest as [`Self::merge`] does it.

@@ -56,10 +56,7 @@ impl Reopened {
             tokio::task::block_in_place(|| self.recorder().record(Subject::run(), continued))?;
         }
         self.close_stage()?;
-        let stuck = self.finish().settle_claims().await?;
-        if !stuck.is_empty() {
-            return self.finish().refuse(stuck);
-        }
+        self.finish().settle_claims().await?;
         self.close_interrupted(NeverBegun::GoesOn).await?;
         let state = self.state();
         let came_to_its_end = came_to_its_end(before);
@@ -73,7 +70,7 @@ impl Reopened {
         })
         .await?;
         if self.signals().ending().is_none() {
-            self.integrate_if_needed().await?;
+            self.integrate_if_out_of_date().await?;
             if !self.state().verifier_is_fresh() {
                 self.finish().verify(false).await?;
             }

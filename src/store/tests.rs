@@ -50,6 +50,7 @@ fn card(id: &str) -> Card {
         request: None,
         resolution: None,
         answer: None,
+        landing: None,
         proposal: None,
         history: Vec::new(),
     }

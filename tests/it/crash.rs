@@ -440,7 +440,7 @@ fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
         ("*update-ref*capture*", 4, true),
         // Integrate.
         ("*update-ref*candidate*", 1, true),
-        ("*update-ref*candidate*", 2, false),
+        ("*update-ref*candidate*", 1, false),
         // The verifier's worktree is there.
         ("*worktree?add*--detach*", 1, true),
         // Landing: claimed and not done; done and not confirmed.
@@ -458,7 +458,7 @@ fn killed_in_each_stage_a_run_reaches_what_it_would_have_reached() {
 #[test]
 fn killed_while_it_integrates_a_run_lands_all_of_it_or_nothing() {
     let expected = undisturbed(QUICK, 0);
-    for (call, nth) in [("*merge-tree*", 2), ("*update-ref*candidate*", 1), ("*update-ref*candidate*", 2)] {
+    for (call, nth) in [("*merge-tree*", 2), ("*update-ref*candidate*", 1)] {
         let death = Death { call, nth, git_goes_on: false };
         let world = World::new();
         fatal_git(&world, death);

@@ -60,8 +60,13 @@ fn asked(pattern: &str) -> String {
 
 /// That a run has claimed to move the target.
 fn claimed(world: &World, run: &str) -> String {
+    claimed_to(world, run, "land")
+}
+
+/// That a run has claimed to do this.
+fn claimed_to(world: &World, run: &str, effect: &str) -> String {
     let journal = world.store().join(format!("runs/{run}/journal.jsonl"));
-    format!("grep -q '\"effect.claimed\".*\"effect\":\"land\"' {}", journal.display())
+    format!("grep -q '\"effect.claimed\".*\"effect\":\"{effect}\"' {}", journal.display())
 }
 
 fn assert_done(world: &World) {
@@ -161,8 +166,20 @@ fn assert_the_users_is_kept(world: &World, how: Move, landed: bool) {
     }
 }
 
-/// Each way to move the target, at one moment. `again`: whether the candidate was made before it.
-fn every_move_at(again: bool, condition: &dyn Fn(&World) -> String) {
+/// When the target moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Before anything was looked at.
+    AtWork,
+    /// After the candidate was looked at, and before it was made.
+    Looked,
+    /// After it was made.
+    Made,
+}
+
+/// Each way to move the target, at one moment.
+fn every_move_at(when: When, condition: &dyn Fn(&World) -> String) {
+    let again = when != When::AtWork;
     for how in Move::ALL {
         let (world, ran) = move_and_land(how, condition);
         let events = journal(&world, "one-1");
@@ -173,7 +190,11 @@ fn every_move_at(again: bool, condition: &dyn Fn(&World) -> String) {
                 assert_eq!(ran.code, Some(0), "{how:?} {ran:?}");
                 assert_the_users_is_kept(&world, how, true);
                 assert_eq!(world.read("docs/theirs"), "theirs\n");
-                assert_eq!((moves, verdicts), (vec!["advanced".into()], 1 + usize::from(again)), "{how:?}");
+                assert_eq!(
+                    (moves, verdicts),
+                    (vec!["advanced".into()], 1 + usize::from(when == When::Made)),
+                    "{how:?}"
+                );
                 assert_eq!(effects(&world, "one-1", "merge").len(), 2 * (1 + usize::from(again)), "{how:?}");
             }
             Move::Rewrite | Move::Rewind => {
@@ -234,17 +255,76 @@ fn assert_nothing_forced(world: &World) {
 
 #[test]
 fn moved_while_agents_are_at_work() {
-    every_move_at(false, &|_| asked("*worktree?add*"));
+    every_move_at(When::AtWork, &|_| asked("*worktree?add*"));
 }
 
 #[test]
-fn moved_between_preview_and_landing() {
-    every_move_at(true, &|_| asked("*merge-tree*"));
+fn moved_between_preview_and_merge() {
+    every_move_at(When::Looked, &|_| asked("*merge-tree*"));
+}
+
+#[test]
+fn moved_between_merge_and_landing() {
+    every_move_at(When::Made, &|_| asked("*update-ref*sandbox:?candidate*"));
 }
 
 #[test]
 fn moved_between_claim_and_act() {
-    every_move_at(true, &|world| claimed(world, "one-1"));
+    every_move_at(When::Made, &|world| claimed(world, "one-1"));
+}
+
+#[test]
+fn a_target_that_moves_between_claim_and_merge_cancels_the_merge() {
+    for how in [Move::Advance, Move::Rewrite, Move::Delete] {
+        let (world, ran) = move_and_land(how, &|world| claimed_to(world, "one-1", "merge"));
+        let events = journal(&world, "one-1");
+        assert_eq!(told(&events, "effect.released")[0]["release"], "moved", "{how:?}");
+        assert_eq!(effects(&world, "one-1", "merge")[..2], ["claimed 1", "released 1"], "{how:?}");
+        assert_eq!(told(&events, "target.moved").len(), 1, "{how:?}");
+        match how {
+            Move::Advance => {
+                assert_eq!(ran.code, Some(0), "{how:?} {ran:?}");
+                assert_the_users_is_kept(&world, how, true);
+                assert_eq!(effects(&world, "one-1", "merge")[2..], ["claimed 1", "confirmed 1"], "onto the new tip");
+                assert_eq!(told(&events, "verify.finished").len(), 1, "what is not merged is not judged");
+            }
+            Move::Rewrite | Move::Rewind | Move::Delete | Move::Switch => {
+                let wanted = if how == Move::Rewrite { 5 } else { 4 };
+                assert_eq!(ran.code, Some(wanted), "{how:?} {ran:?}");
+                assert_the_users_is_kept(&world, how, false);
+                let branch = world.try_git(&["rev-parse", "-q", "--verify", "sandbox/one-1/integration"]);
+                assert_eq!((branch.code, effects(&world, "one-1", "merge").len()), (Some(1), 2), "{how:?}");
+            }
+        }
+        assert_nothing_forced(&world);
+    }
+}
+
+#[test]
+fn an_agents_branch_that_moves_between_claim_and_merge_cancels_the_merge() {
+    let moments: [&dyn Fn(&World) -> String; 2] =
+        [&|world| claimed_to(world, "one-1", "merge"), &|_| asked("*update-ref*sandbox:?candidate*")];
+    for (at, moment) in moments.into_iter().enumerate() {
+        let world = ready();
+        let file = plan(&world, ONE);
+        let deed = "a=sandbox/one-1/a; git rev-parse $a > $C/snapshot
+            git update-ref refs/heads/$a $(git commit-tree main^{tree} -p $a -m theirs)";
+        git_that(&world, &moment(&world), deed);
+        let ran = world.sandbox(&["run", &file, "--land"]).expect(5);
+        assert_done(&world);
+        assert!(ran.stdout.contains("moved its branch"), "{at} {ran:?}");
+        assert_eq!(effects(&world, "one-1", "merge"), ["claimed 1", "released 1"], "{at}");
+        assert_eq!(told(&journal(&world, "one-1"), "effect.released")[0]["release"], "moved", "{at}");
+        let branch = world.try_git(&["rev-parse", "-q", "--verify", "sandbox/one-1/integration"]);
+        assert_eq!(branch.code, Some(1), "{at}");
+        assert_eq!(world.git(&["log", "-1", "--format=%s", "sandbox/one-1/a"]), "theirs", "{at}: it is left alone");
+        assert_nothing_forced(&world);
+        // Once it is put back the run goes on by itself.
+        let snapshot = fs::read_to_string(control(&world).join("snapshot")).unwrap();
+        world.git(&["update-ref", "refs/heads/sandbox/one-1/a", snapshot.trim()]);
+        world.sandbox(&["resume"]).expect(0);
+        assert_eq!(world.read("docs/new"), "new\n");
+    }
 }
 
 #[test]
@@ -344,24 +424,74 @@ fn what_a_merge_gives_is_asked_once_more_before_it_is_a_persons_matter() {
     assert_eq!((&previews[0]["currency"], &previews[0]["result"]), (&"UNKNOWN".into(), &"error".into()));
     assert_eq!((cards.len(), &cards[0]["kind"]), (1, &"merge_error".into()), "not a conflict without files");
     assert_eq!(told(&events, "effect.claimed").len(), 0, "and nothing is begun");
+    // It is asked again whenever the run goes on, and no person is needed once git is mended.
+    world.sandbox(&["resume"]).expect(5);
+    let events = journal(&world, "one-1");
+    assert_eq!((told(&events, "merge.previewed").len(), told(&events, "card.opened").len()), (2, 1));
+    assert_eq!(told(&events, "effect.claimed").len(), 0);
     fs::remove_file(world.bin.join("git")).unwrap();
-    world.sandbox(&["merge"]).expect(0);
+    world.sandbox(&["resume"]).expect(0);
+    assert_eq!(told(&journal(&world, "one-1"), "card.closed").len(), 1);
+    assert_eq!(world.read("docs/new"), "new\n", "it was to land");
 }
 
 #[test]
 fn a_candidate_that_could_not_be_moved_is_moved_at_the_second_try() {
     let world = ready();
     let file = plan(&world, ONE);
-    // The first is where it begins.
-    let second = format!(
-        "{} && {{ test -e $C/first || {{ touch $C/first; false; }}; }}",
-        asked("*update-ref*sandbox:?candidate*")
-    );
-    git_that(&world, &second, "echo busy; touch $C/instead");
+    git_that(&world, &asked("*update-ref*sandbox:?candidate*"), "echo busy; touch $C/instead");
     world.sandbox(&["run", &file]).expect(0);
     assert_done(&world);
     assert_eq!(effects(&world, "one-1", "merge"), ["claimed 1", "released 1", "claimed 2", "confirmed 2"]);
     assert_eq!(world.git(&["show", "sandbox/one-1/integration:docs/new"]), "new");
+}
+
+/// Two agents that are in nobody's way, and one that goes beyond its contract.
+const BEYOND: &str = r#"
+[run]
+name = "beyond"
+[verify]
+command = ["true"]
+[agents.a]
+owns = ["docs/a"]
+run = ["sh", "-ec", "echo a > docs/a"]
+[agents.b]
+owns = ["docs/b"]
+run = ["sh", "-ec", "echo b > docs/b"]
+[agents.c]
+owns = ["docs/c"]
+run = ["sh", "-ec", "echo c > docs/c; echo more > docs/more"]
+"#;
+
+#[test]
+fn what_was_tried_in_vain_is_left_out_and_the_rest_is_merged() {
+    let world = World::new();
+    let file = plan(&world, BEYOND);
+    let fails = asked("*update-ref*sandbox:?candidate*");
+    git_that(&world, &fails, "rm -f $C/done; touch $C/instead");
+    let ran = world.sandbox(&["run", &file]);
+    assert!(ran.code.is_some_and(|code| code != 0), "{ran:?}");
+    assert_eq!(effects(&world, "beyond-1", "merge"), ["claimed 1", "released 1", "claimed 2", "released 2"]);
+    fs::remove_file(world.bin.join("git")).unwrap();
+    let card = told(&journal(&world, "beyond-1"), "card.opened")[0]["id"].as_str().unwrap().to_owned();
+    world.sandbox(&["board", "approve", &card]).expect(0);
+
+    for _ in 0..2 {
+        let ran = world.sandbox(&["resume"]).expect(1);
+        assert!(ran.stdout.contains("it was tried for exactly this state already"), "{ran:?}");
+        let files = world.git(&["ls-tree", "-r", "--name-only", "sandbox/beyond-1/integration", "docs/"]);
+        assert!(files.contains("docs/c") && !files.contains("docs/a") && !files.contains("docs/b"), "{files}");
+        assert_eq!(effects(&world, "beyond-1", "merge")[4..], ["claimed 1", "confirmed 1"], "once");
+        assert_eq!(row(&world, "c")["merge"]["standing"], "confirmed");
+    }
+    let blocks = world.sandbox(&["status", "--json"]).json()["data"]["blocks"].as_array().unwrap().clone();
+    for agent in ["a", "b"] {
+        let block = blocks.iter().find(|block| block["agent"] == agent).unwrap();
+        assert_eq!((&block["kind"], &block["next"]), (&"not_merged".into(), &"`sandbox merge beyond-1`".into()));
+        assert!(block["message"].as_str().unwrap().contains("tried for exactly this state already"), "{block}");
+    }
+    world.sandbox(&["merge"]).expect(0);
+    assert_eq!(world.git(&["show", "sandbox/beyond-1/integration:docs/a"]), "a");
 }
 
 #[test]
@@ -371,19 +501,79 @@ fn what_cannot_be_told_is_never_repeated() {
     let file = plan(&world, &text);
     // Git dies over the first file, and what stands there is neither the old nor the new.
     git_that(&world, &asked("*merge?--ff-only*"), "echo half > docs/x.txt; touch $C/instead");
-    let ran = world.sandbox(&["run", &file, "--land"]).expect(1);
+    let base = world.git(&["rev-parse", "main"]);
+    let ran = world.sandbox(&["run", &file, "--land"]).expect(5);
     assert!(ran.stdout.contains("docs/x.txt") && ran.stdout.contains("neither as before nor as after"), "{ran:?}");
     assert_eq!(effects(&world, "one-1", "land"), ["claimed 1"], "and not a second time");
-    let before = world.picture();
-    for verb in [&["resume"][..], &["land"]] {
-        world.sandbox(verb).expect(1);
-        assert_eq!((world.picture(), effects(&world, "one-1", "land").len()), (before.clone(), 1), "{verb:?}");
+    // It is a card of the run's own, with all that is known of it.
+    let opened = told(&journal(&world, "one-1"), "card.opened");
+    let [card] = opened.as_slice() else { panic!("{opened:?}") };
+    let id = card["id"].as_str().unwrap();
+    assert_eq!(
+        [&card["kind"], &card["agents"], &card["paths"], &card["landing"]["target"], &card["landing"]["before"]],
+        [
+            &"landing".into(),
+            &serde_json::json!([]),
+            &serde_json::json!(["docs/x.txt"]),
+            &"refs/heads/main".into(),
+            &base.into()
+        ]
+    );
+    let candidate = world.git(&["rev-parse", "sandbox/one-1/integration"]);
+    assert_eq!(card["landing"]["after"], candidate);
+    let rescue = card["landing"]["rescue"].as_str().unwrap();
+    assert_eq!(world.git(&["show", &format!("{rescue}:docs/x.txt")]), "x");
+    let lanes = world.sandbox(&["board", "list", "--json"]).json()["data"]["lanes"].clone();
+    assert_eq!((&lanes[0]["name"], &lanes[0]["cards"][0]["id"]), (&"needs-human".into(), &card["id"]));
+    let shown = world.sandbox(&["board", "show", id]).expect(0).stdout;
+    for told in ["docs/x.txt", rescue, &candidate, "restore --source", "sandbox land one-1"] {
+        assert!(shown.contains(told), "{told}: {shown}");
     }
+    // Nobody's word says what became of it.
+    for verb in [&["approve"][..], &["dismiss"], &["resolve", "--take", "ours"]] {
+        let ran = world.sandbox(&[&["board", verb[0], id], &verb[1..]].concat());
+        assert!(ran.code != Some(0) && ran.stderr.contains("`sandbox land one-1`"), "{verb:?} {ran:?}");
+    }
+    let before = world.picture();
     // That landing cannot go on keeps nothing else from it.
-    world.sandbox(&["merge"]).expect(0);
+    for verb in ["resume", "land", "merge"] {
+        let ran = world.sandbox(&[verb]).expect(5);
+        assert!(ran.stdout.contains(id), "{verb}: {ran:?}");
+        assert_eq!((world.picture(), effects(&world, "one-1", "land").len()), (before.clone(), 1), "{verb:?}");
+        assert_eq!(told(&journal(&world, "one-1"), "card.opened").len(), 1, "{verb}");
+    }
+    // Something else is in the way: it is another card, and the only one.
+    world.write("docs/new", "odd\n");
+    world.sandbox(&["merge"]).expect(5);
+    let row = |world: &World, lane: usize| {
+        world.sandbox(&["board", "list", "--json"]).json()["data"]["lanes"][lane]["cards"].as_array().unwrap().clone()
+    };
+    assert_eq!((row(&world, 0).len(), row(&world, 1).len()), (1, 1));
+    assert_ne!(row(&world, 0)[0]["id"], card["id"]);
+    fs::remove_file(world.repo.join("docs/new")).unwrap();
+    // As it was: it is known now, and the run goes on.
     world.git(&["restore", "docs/x.txt"]);
-    world.sandbox(&["land"]).expect(0);
+    world.sandbox(&["resume"]).expect(0);
     assert_eq!(world.read("docs/x.txt"), "changed\n");
+    assert_eq!((row(&world, 0).len(), row(&world, 1).len()), (0, 2), "nothing waits any more");
+    let closed = told(&journal(&world, "one-1"), "card.closed");
+    assert!(closed.last().unwrap()["resolution"].as_str().unwrap().contains("not to have happened"), "{closed:?}");
+    assert_eq!(effects(&world, "one-1", "land"), ["claimed 1", "released 1", "claimed 1", "confirmed 1"]);
+}
+
+#[test]
+fn a_landing_that_a_person_finished_by_hand_is_known_and_its_card_goes() {
+    let world = ready();
+    let text = ONE.replace("echo new > docs/new", "echo new > docs/new; echo changed > docs/x.txt");
+    git_that(&world, &asked("*merge?--ff-only*"), "echo half > docs/x.txt; touch $C/instead");
+    world.sandbox(&["run", &plan(&world, &text), "--land"]).expect(5);
+    world.git(&["restore", "docs/x.txt"]);
+    world.git(&["merge", "-q", "--ff-only", "sandbox/one-1/integration"]);
+    world.sandbox(&["land"]).expect(0);
+    let events = journal(&world, "one-1");
+    assert_eq!(effects(&world, "one-1", "land"), ["claimed 1", "confirmed 1"]);
+    let closed = told(&events, "card.closed");
+    assert!(closed.len() == 1 && closed[0]["resolution"].as_str().unwrap().contains("seen to have"), "{closed:?}");
 }
 
 #[test]
@@ -407,6 +597,25 @@ fn a_death_between_claim_and_act_costs_nothing() {
         "nothing was begun, so it is the first still: {landings:?}"
     );
     assert_eq!(world.git(&["log", "--format=%s", "--first-parent", "main"]), "Merge agent a\nsecond\nbase");
+}
+
+#[test]
+fn a_death_while_the_same_is_merged_again_takes_nothing_out() {
+    let world = ready();
+    world.sandbox(&["run", &plan(&world, ONE)]).expect(0);
+    let candidate = world.git(&["rev-parse", "sandbox/one-1/integration"]);
+    for place in ["journal candidate.advanced after:1", "journal merge.previewed after:1"] {
+        let ran: Ran = world.sandbox_command(&["merge"]).env("SANDBOX_DIE_AT", place).output().unwrap().into();
+        assert_eq!(ran.code, None, "{place} {ran:?}");
+        assert_eq!(world.git(&["rev-parse", "sandbox/one-1/integration"]), candidate, "{place}");
+        let shut = world.sandbox(&["status", "--json"]).json();
+        assert_ne!(shut["data"]["complete"], true, "{place}: {shut:#}");
+        world.sandbox(&["resume"]).expect(0);
+        assert_eq!(row(&world, "a")["merge"]["mergedAs"], candidate, "{place}");
+    }
+    assert_eq!(effects(&world, "one-1", "merge"), ["claimed 1", "confirmed 1"], "and is no new attempt");
+    world.sandbox(&["land"]).expect(0);
+    assert_eq!(world.read("docs/new"), "new\n");
 }
 
 #[test]
@@ -468,7 +677,8 @@ fn a_parked_conflict_sleeps_through_what_does_not_concern_it() {
             world.write("docs/elsewhere", &format!("{round}\n"));
             world.commit("elsewhere");
         }
-        for verb in ["merge", "resume"] {
+        // In either order: each looks at the target.
+        for verb in if round == 1 { ["resume", "merge"] } else { ["merge", "resume"] } {
             world.sandbox(&[verb]).expect(5);
             assert_eq!(opened(&world), first, "{round} {verb}");
             let row = row(&world, "two");
@@ -505,6 +715,36 @@ fn a_parked_conflict_sleeps_through_what_does_not_concern_it() {
     assert_eq!(row(&world, "two")["merge"]["standing"], "inspecting", "a decision is one to look again");
     world.sandbox(&["merge"]).expect(0);
     assert_eq!(row(&world, "two")["merge"]["standing"], "confirmed");
+}
+
+/// That the run goes on is enough to look at the target, while the gate is shut as well.
+#[test]
+fn a_run_that_goes_on_looks_at_where_the_target_is() {
+    let world = World::new();
+    world.sandbox(&["run", &plan(&world, CLASH)]).expect(5);
+    let events = |kind: &str| told(&journal(&world, "clash-1"), kind);
+    let first = events("card.opened");
+    world.write("docs/elsewhere", "theirs\n");
+    world.commit("elsewhere");
+    for _ in 0..2 {
+        world.sandbox(&["resume"]).expect(5);
+        assert_eq!(
+            (events("target.moved").len(), events("card.opened")),
+            (1, first.clone()),
+            "its card is what it was"
+        );
+        assert_eq!(row(&world, "two")["merge"]["standing"], "parked");
+        assert_eq!(world.git(&["show", "sandbox/clash-1/integration:docs/elsewhere"]), "theirs");
+        assert_eq!(effects(&world, "clash-1", "merge").len(), 4, "the others are merged once for each tip");
+    }
+    let changed = world.read("src/a.txt").replace("a line 1\n", "theirs\n");
+    world.write("src/a.txt", &changed);
+    world.commit("the same file");
+    for _ in 0..2 {
+        world.sandbox(&["resume"]).expect(5);
+        assert_eq!((events("target.moved").len(), events("card.opened").len(), events("card.closed").len()), (2, 2, 1));
+        assert_eq!(row(&world, "two")["merge"]["cards"][0], events("card.opened")[1]["id"]);
+    }
 }
 
 #[test]

@@ -35,6 +35,9 @@ impl Walk<'_, '_> {
     pub(super) fn step(&mut self, at: usize) -> Result<Previewed, Error> {
         let facts = self.question.facts;
         let task = &facts.plan.agents[at];
+        if let Some(seen) = self.question.left_out.iter().find(|seen| seen.agent == task.name) {
+            return Ok(seen.clone());
+        }
         let onto = self.candidate.clone();
         let (placed, merges) = self.place(at, task)?;
         let work = &self.origins[at].work;

@@ -51,6 +51,13 @@ fn refused(landed: Landed) -> Vec<GateBlock> {
     }
 }
 
+fn stuck(landed: Landed) -> Vec<GateBlock> {
+    match landed {
+        Landed::Stuck(blocks) => blocks,
+        other => panic!("it can be told: {other:?}"),
+    }
+}
+
 #[test]
 fn a_clean_checkout_goes_with_the_target() {
     let (world, made) = world();
@@ -327,6 +334,7 @@ fn claim(world: &World, made: &Integrated, checkout: bool) -> Effect {
         effect: EffectKind::Land,
         reference: main_branch(),
         before: made.onto.clone(),
+        created: false,
         after: made.candidate.clone(),
         checkout: checkout.then(|| world.root()),
         rescue: Some(RefName::rescue(world.run.id())),
@@ -388,7 +396,7 @@ fn half_a_landing_mixed_with_the_users_work_is_named_and_left() {
     world.write("new/file", "n\n");
     world.write("a.txt", "the user has edited it since\n");
     let before = world.users();
-    let blocks = refused(world.land(&made));
+    let blocks = stuck(world.land(&made));
     assert_eq!(blocks[0].paths, [RepoPath::from("a.txt")]);
     assert!(blocks[0].next.contains("refs/sandbox/login-1/rescue"), "{blocks:?}");
     assert_eq!(world.users(), before);
@@ -396,7 +404,7 @@ fn half_a_landing_mixed_with_the_users_work_is_named_and_left() {
 
     let lock = world.repository.common_dir().join("index.lock");
     let at_work = fs::File::create(&lock).unwrap();
-    let blocks = refused(world.land(&made));
+    let blocks = stuck(world.land(&made));
     assert!(blocks[0].message.contains("a lock on the index"), "{blocks:?}");
     assert!(lock.exists(), "nobody's lock is removed");
     drop(at_work);

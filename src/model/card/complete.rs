@@ -52,12 +52,13 @@ impl Card {
         let (paths, sides) = match self.kind {
             CardKind::Conflict => (true, true),
             CardKind::Scope | CardKind::Protected | CardKind::NestedRepository | CardKind::UnsafeTree => (true, false),
-            CardKind::MergeError | CardKind::ScopeRequest => (false, false),
+            CardKind::MergeError | CardKind::ScopeRequest | CardKind::Landing => (false, false),
         };
         // Some conflicts have no stages; then what git said is all the evidence there is.
         let evidence = self.kind != CardKind::Conflict || !self.stages.is_empty() || !self.messages.is_empty();
         let needed = [
-            ("an agent", self.agents.is_empty()),
+            // The run's own waits for none of them.
+            ("an agent", self.kind != CardKind::Landing && self.agents.is_empty()),
             ("a reason", self.summary.trim().is_empty()),
             ("paths", paths && self.paths.is_empty()),
             ("both sides", sides && self.sides.is_none()),
@@ -65,6 +66,7 @@ impl Card {
             ("a fingerprint", self.fingerprint.is_empty()),
             ("options", self.options.is_empty()),
             ("a request", self.kind == CardKind::ScopeRequest && self.request.is_none()),
+            ("a landing", self.kind == CardKind::Landing && self.landing.is_none()),
         ];
         needed.into_iter().filter(|(_, lacks)| *lacks).map(|(what, _)| what).collect()
     }
@@ -73,7 +75,7 @@ impl Card {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::card::{CardOption, CardState, ConflictMessage, ScopeRequest, Sides};
+    use crate::model::card::{CardOption, CardState, ConflictMessage, CutLanding, ScopeRequest, Sides};
     use crate::model::{CommitId, RepoPath, TurnId};
 
     fn whole(kind: CardKind) -> Card {
@@ -91,6 +93,13 @@ mod tests {
             fingerprint: "f".to_owned(),
             options: vec![CardOption { title: "t".to_owned(), command: "sandbox merge".to_owned() }],
             request: Some(ScopeRequest { owns: vec!["a".to_owned()], why: "w".to_owned(), turn: TurnId::new(1, 1) }),
+            landing: Some(CutLanding {
+                target: "refs/heads/main".parse().unwrap(),
+                before: "1".repeat(40).parse().unwrap(),
+                after: "2".repeat(40).parse().unwrap(),
+                checkout: None,
+                rescue: None,
+            }),
             resolution: None,
             answer: None,
             proposal: None,
@@ -101,7 +110,7 @@ mod tests {
     #[test]
     fn an_incomplete_card_cannot_be_opened() {
         type Take = fn(&mut Card);
-        let takes: [(&str, Take); 8] = [
+        let takes: [(&str, Take); 9] = [
             ("an agent", |card| card.agents.clear()),
             ("a reason", |card| card.summary = " ".to_owned()),
             ("paths", |card| card.paths.clear()),
@@ -110,6 +119,7 @@ mod tests {
             ("a fingerprint", |card| card.fingerprint.clear()),
             ("options", |card| card.options.clear()),
             ("a request", |card| card.request = None),
+            ("a landing", |card| card.landing = None),
         ];
         for kind in CardKind::ALL {
             let mut needs = vec!["an agent", "a reason", "a fingerprint", "options"];
@@ -120,6 +130,7 @@ mod tests {
                 }
                 CardKind::MergeError => {}
                 CardKind::ScopeRequest => needs.push("a request"),
+                CardKind::Landing => needs = vec!["a reason", "a fingerprint", "options", "a landing"],
             }
             assert!(CompleteCard::new(whole(kind)).is_ok(), "{kind}");
             for (what, take) in takes {
@@ -134,6 +145,6 @@ mod tests {
         for (_, take) in &takes {
             take(&mut nothing);
         }
-        assert_eq!(nothing.missing().len(), takes.len() - 1, "it asks for nothing");
+        assert_eq!(nothing.missing().len(), takes.len() - 2, "it asks for nothing, and lands nothing");
     }
 }

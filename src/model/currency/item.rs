@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::refusal::Refusal;
 use crate::model::event::{Currency, Invocation};
 use crate::model::{CardId, CommitId};
 
@@ -122,6 +123,15 @@ impl Item {
     /// Whether nothing more is begun by itself for what was last seen.
     pub fn is_spent(&self) -> bool {
         self.mutation != Mutation::None || self.without_effect >= super::TRIES
+    }
+
+    /// Why the run would not begin it by itself now, though no card holds it and nothing of it is under way.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self.state {
+            State::Observed if self.is_spent() => Some(Refusal::Spent),
+            State::Inspecting => Some(Refusal::InspectionPending),
+            State::Observed | State::Claimed | State::Reconciling | State::Confirmed | State::Parked => None,
+        }
     }
 
     /// Which attempt a claim would be, from 1.

@@ -24,7 +24,7 @@ mod table;
 mod tests;
 
 pub use item::{Item, Mutation, Sight, State};
-pub use permit::{Authority, Begin, permit};
+pub use permit::{Authority, Begin, may_begin, permit};
 pub use refusal::Refusal;
 pub use step::{Asker, Claim, Input, Release, step};
 pub use table::table;

@@ -40,15 +40,18 @@ pub struct Begin<'a> {
     pub claim: Claim<'a>,
 }
 
-/// The item after the claim, or why it may not be made. What is missing for any mutation comes first.
-pub fn permit(item: &Item, begin: &Begin<'_>) -> Result<Item, Refusal> {
-    match begin.authority {
+/// Whether a mutation of any kind may be begun now, whatever it is about.
+pub fn may_begin(authority: Authority, ending: bool) -> Result<(), Refusal> {
+    match authority {
         Authority::Granted => {}
         Authority::Denied => return Err(Refusal::Denied),
         Authority::Unknown => return Err(Refusal::AuthorityUnknown),
     }
-    if begin.ending {
-        return Err(Refusal::Ending);
-    }
+    if ending { Err(Refusal::Ending) } else { Ok(()) }
+}
+
+/// The item after the claim, or why it may not be made. What is missing for any mutation comes first.
+pub fn permit(item: &Item, begin: &Begin<'_>) -> Result<Item, Refusal> {
+    may_begin(begin.authority, begin.ending)?;
     step(item, &Input::Claim(begin.claim))
 }

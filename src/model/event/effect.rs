@@ -18,6 +18,9 @@ pub struct Effect {
     pub reference: RefName,
     /// What it was.
     pub before: CommitId,
+    /// Whether there was no such ref: then `before` is only what it is built on.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub created: bool,
     /// What it is to be.
     pub after: CommitId,
     /// The user's checkout that is updated with it, where there is one.
