@@ -492,6 +492,12 @@ impl RunState {
     /// Cards that wait for a decision.
     pub fn open_cards(&self) -> impl Iterator<Item = &Card> {
         self.cards.iter().filter(|card| card.state == CardState::NeedsHuman)
+    /// The target's tip, where that has all that is part of the candidate: there is nothing to land.
+    pub fn contained_in(&self) -> Option<&CommitId> {
+        let made = self.candidate.as_ref()?;
+        (!made.merged.is_empty() && made.head.to == made.head.onto).then_some(&made.head.onto)
+    }
+
     }
 
     /// Globs that an agent asked for and that were granted, sooner or later. They hold from the attempt on that began next.

@@ -24,7 +24,7 @@ pub(super) fn load(site: &Site, state: &RunState) -> Result<Option<Pin>, Error> 
         return Ok(Some(pin));
     }
     let repository = &site.repository;
-    if let Some(landed) = &state.landed
+    if let Some(landed) = state.landed.as_ref().or_else(|| state.contained_in())
         && !is_kept_elsewhere(repository, landed.object())?
     {
         return Ok(Some(Pin::NotReachable(landed.clone())));
@@ -87,7 +87,7 @@ fn pin_of_state(state: &RunState) -> Option<Pin> {
         return Some(Pin::Unmerged(unmerged));
     }
     let merged = state.agents.iter().any(|agent| has_work(agent) && is_merged(agent));
-    (merged && !state.is_landed()).then_some(Pin::NotLanded)
+    (merged && !state.is_landed() && state.contained_in().is_none()).then_some(Pin::NotLanded)
 }
 
 fn has_work(agent: &AgentState) -> bool {
@@ -261,6 +261,14 @@ mod tests {
                 RunState {
                     candidate: Some(candidate('f', 'f')),
                     ..landed(vec![agent(vec![turn(1, 'a', false)], Some('a'))])
+                },
+                None,
+            ),
+            // The target has all of it, and somebody else put it there.
+            (
+                RunState {
+                    candidate: Some(CandidateState { merged: one(), ..candidate('f', 'f') }),
+                    ..ended(vec![agent(vec![turn(1, 'a', false)], Some('a'))])
                 },
                 None,
             ),

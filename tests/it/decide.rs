@@ -219,11 +219,20 @@ fn what_lies_outside_is_approved_by_name() {
 fn work_is_left_out() {
     for (text, agents, left) in [(SCOPE, 1, "docs/theirs"), (CONFLICT, 2, "docs/b")] {
         let world = world(text);
+        let before = world.picture();
         world.sandbox(&["board", "dismiss", &id(&world)]).expect(0);
-        world.sandbox(&["merge"]).expect(0);
         if agents == 2 {
+            world.sandbox(&["merge"]).expect(0);
             world.sandbox(&["land"]).expect(0);
             assert_eq!(world.git(&["show", "main:docs/shared"]), "from a");
+        } else {
+            // With all of it left out nothing was done, and nothing was judged: that is no complete run.
+            for verb in ["merge", "land"] {
+                let ran = world.sandbox(&[verb]).expect(1);
+                assert!(ran.stdout.contains("no other work is left"), "{ran:?}");
+                assert!(ran.stdout.contains("not complete; main was not touched"), "{ran:?}");
+            }
+            assert_eq!(world.picture(), before);
         }
         assert!(!world.repo.join(left).exists());
         let told = world.sandbox(&["status"]).expect(0).stdout;
