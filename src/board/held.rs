@@ -57,6 +57,7 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
         },
         id,
         request: None,
+        snapshot: None,
         resolution: None,
         answer: None,
         proposal: None,

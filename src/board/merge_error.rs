@@ -20,6 +20,7 @@ pub fn merge_error(agent: &AgentName, snapshot: Option<&CommitId>, sides: Option
         paths: Vec::new(),
         summary: format!("`{agent}` could not be merged: {cause}"),
         sides,
+        snapshot: snapshot.cloned(),
         stages: Vec::new(),
         messages: Vec::new(),
         fingerprint,

@@ -156,6 +156,7 @@ fn card() -> Card {
         fingerprint: "f".to_owned(),
         options: vec![CardOption { title: "t".to_owned(), command: "sandbox merge".to_owned() }],
         request: None,
+        snapshot: None,
         resolution: None,
         answer: None,
         proposal: None,
@@ -257,7 +258,6 @@ fn a_skipped_agent_is_in_nobodys_way_but_its_own() {
     assert_eq!(kinds(&state), [BlockKind::AgentIncomplete]);
 }
 
-#[test]
 /// How one of two agents stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
@@ -373,6 +373,7 @@ fn every_two_agents() {
     }
 }
 
+#[test]
 fn work_that_is_not_merged_shuts_it() {
     let never = Story { preview: None, verdict: None, ..Story::default() };
     assert_eq!(never.codes(&Facts::default()), (vec![BlockKind::NotMerged], 1));

@@ -108,7 +108,7 @@ fn is_left_out(state: &RunState, agent: &AgentState) -> bool {
     let Some(merge) = &agent.merge else { return false };
     let is_newest = agent.last_turn().is_some_and(|(_, last)| last.snapshot == merge.snapshot);
     let is_dismissed = |card: &CardId| {
-        let known = state.cards.iter().find(|known| known.id == *card);
+        let known = state.cards.iter().find(|known| known.id == *card && known.is_about(Some(&merge.snapshot)));
         known.and_then(|card| card.answer.as_ref()).is_some_and(|answer| answer.kind == AnswerKind::Dismissed)
     };
     is_newest && (merge.result == PreviewResult::SetAside || merge.cards.iter().any(is_dismissed))

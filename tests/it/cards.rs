@@ -267,6 +267,84 @@ fn a_failed_merge_can_be_left_out() {
     assert!(world.sandbox(&["status"]).expect(0).stdout.contains("set aside"));
 }
 
+/// A card that waits tells of what would be merged now: after another attempt with the same conflict, of the new work.
+#[test]
+fn a_card_that_waits_is_of_the_present_work() {
+    let world = world(&CONFLICT.replace("echo b > docs/b", "echo $SANDBOX_ATTEMPT > docs/b"));
+    let id = id(&world);
+    let names = |shown: &Value| -> Vec<String> {
+        shown["history"].as_array().unwrap().iter().map(|it| it["step"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = show(&world, &id);
+    assert_eq!(first["snapshot"], world.git(&["rev-parse", "sandbox/duel-1/b"]));
+    world.sandbox(&["merge"]).expect(5);
+    assert_eq!(show(&world, &id), first, "what is the same is not told again");
+    // Proposed for the earlier work.
+    world.sandbox(&["board", "resolve", &id, "--with", "--", "sh", "-c", "echo both > docs/shared"]).expect(0);
+    let proposed = show(&world, &id);
+    assert!(proposed["proposal"].is_object());
+    world.sandbox(&["retry", "b"]).expect(5);
+    assert_eq!(self::id(&world), id, "the same conflict is the same card");
+    let second = show(&world, &id);
+    let theirs = second["sides"]["theirs"].as_str().unwrap();
+    assert_ne!(theirs, first["sides"]["theirs"]);
+    assert_eq!(world.git(&["show", &format!("{theirs}:docs/b")]), "2");
+    assert_eq!(second["snapshot"], world.git(&["rev-parse", "sandbox/duel-1/b"]));
+    let options = second["options"].to_string();
+    assert!(options.contains(theirs) && !options.contains(first["sides"]["theirs"].as_str().unwrap()), "{options}");
+    assert_eq!(names(&second), ["opened", "proposed", "updated"]);
+    // What was proposed for other work is gone, and nobody can take it.
+    assert_eq!(second.get("proposal"), None);
+    assert!(world.git(&["for-each-ref", "refs/sandbox/duel-1/b/proposal-*"]).is_empty());
+    let refused = world.sandbox(&["board", "resolve", &id, "--accept"]).expect(2);
+    assert!(refused.stderr.contains("nothing is proposed"), "{refused:?}");
+    // Its file tells the same, and nothing of it is lost.
+    let file: Value =
+        serde_json::from_slice(&fs::read(world.store().join(format!("runs/duel-1/cards/{id}.json"))).unwrap()).unwrap();
+    assert_eq!((&file["sides"], &file["history"]), (&second["sides"], &second["history"]));
+    collect_garbage(&world);
+    let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+    let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+    assert_eq!(fs::read_to_string(format!("{folder}/docs/b")).unwrap(), "2\n");
+    // A folder with earlier work is no answer to the present.
+    world.sandbox(&["retry", "b"]).expect(5);
+    assert_eq!(names(&show(&world, &id)), ["opened", "proposed", "updated", "updated"]);
+    fs::write(format!("{folder}/docs/shared"), "from both\n").unwrap();
+    let refused = world.sandbox(&["board", "resolve", &id, "--done"]).expect(2);
+    assert!(refused.stderr.contains("earlier work"), "{refused:?}");
+    world.sandbox(&["board", "resolve", &id, "--from", &folder]).expect(0);
+    world.sandbox(&["merge"]).expect(0);
+    assert_eq!(world.git(&["show", "sandbox/duel-1/integration:docs/b"]), "3");
+    assert_eq!(world.git(&["show", "sandbox/duel-1/integration:docs/shared"]), "from both");
+}
+
+/// The target moves elsewhere: the card stays what it is, with what was proposed for it, and what is being merged by hand is
+/// an answer to it.
+#[test]
+fn an_edit_outlives_a_target_that_moves_elsewhere() {
+    for is_committed in [false, true] {
+        let world = world(CONFLICT);
+        let id = id(&world);
+        let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+        let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+        world.sandbox(&["board", "resolve", &id, "--with", "--", "sh", "-c", "echo both > docs/shared"]).expect(0);
+        let before = show(&world, &id);
+        world.write("README.md", "moved\n");
+        world.git(&["commit", "-qam", "moved"]);
+        world.sandbox(&["merge"]).expect(5);
+        assert_eq!(show(&world, &id), before);
+        let now = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+        assert_eq!(now["data"]["folder"], folder);
+        fs::write(format!("{folder}/docs/shared"), "from both\n").unwrap();
+        if is_committed {
+            world.git(&["-C", &folder, "commit", "-qam", "merged"]);
+        }
+        world.sandbox(&["board", "resolve", &id, "--done"]).expect(0);
+        assert_eq!(crate::decide::land(&world), "from both");
+        assert_eq!(world.git(&["show", "main:README.md"]), "moved");
+    }
+}
+
 /// Plans that give a card of each kind, and the kind.
 fn of_each_kind() -> Vec<(String, &'static str)> {
     let agent = |run: &str| {

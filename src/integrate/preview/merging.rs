@@ -117,7 +117,7 @@ impl Walk<'_, '_> {
                 others.push(self.name(*agent));
             }
         }
-        Ok(self.in_run(board::conflict(conflict, self.sides(made)?, &made.agent, &others)))
+        Ok(self.about(made, board::conflict(conflict, self.sides(made)?, &made.agent, &others)))
     }
 
     pub(super) fn error(&self, made: &Contribution, cause: &str) -> Placed {
@@ -134,7 +134,12 @@ impl Walk<'_, '_> {
         }
     }
 
-    pub(super) fn in_run(&self, card: Card) -> Card {
+    /// A card of an agent's work as it is now.
+    pub(super) fn about(&self, made: &Contribution, card: Card) -> Card {
+        self.in_run(Card { snapshot: Some(made.snapshot.clone()), ..card })
+    }
+
+    fn in_run(&self, card: Card) -> Card {
         board::in_run(card, self.question.facts.run.id())
     }
 

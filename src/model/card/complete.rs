@@ -91,6 +91,7 @@ mod tests {
             fingerprint: "f".to_owned(),
             options: vec![CardOption { title: "t".to_owned(), command: "sandbox merge".to_owned() }],
             request: Some(ScopeRequest { owns: vec!["a".to_owned()], why: "w".to_owned(), turn: TurnId::new(1, 1) }),
+            snapshot: None,
             resolution: None,
             answer: None,
             proposal: None,
