@@ -267,6 +267,65 @@ fn a_failed_merge_can_be_left_out() {
     assert!(world.sandbox(&["status"]).expect(0).stdout.contains("set aside"));
 }
 
+/// What a card says of a cause, and how that comes about.
+type Break<'a> = (&'a str, &'a dyn Fn());
+
+/// Each cause of a failed merge is a matter of its own: it has its own card, and what was decided about one is not decided
+/// about another.
+#[test]
+fn each_cause_of_a_failed_merge_has_a_card_of_its_own() {
+    let text = SCOPE.replace("; echo 2 > docs/theirs", "").replace("echo 1 > docs/mine", "echo 1 > docs/mine; true");
+    let world = World::new();
+    world.sandbox(&["run", &plan(&world, &text)]).expect(0);
+    let record = world.store().join("runs/duel-1/agents/wide/turns/1.1.json");
+    let kept = fs::read(&record).unwrap();
+    let branch = "refs/heads/sandbox/duel-1/wide";
+    let snapshot = world.git(&["rev-parse", branch]);
+    let persons = |words: &str, on: &str| world.git(&["commit-tree", "-m", words, "-p", on, &format!("{on}^{{tree}}")]);
+    let (one, two) = (persons("mine", &snapshot), persons("mine too", &snapshot));
+    let mend = || {
+        fs::write(&record, &kept).unwrap();
+        world.git(&["update-ref", branch, &snapshot]);
+    };
+    let other_fork = String::from_utf8(kept.clone()).unwrap().replace(&world.git(&["rev-parse", "main"]), &one);
+    let breaks: [Break<'_>; 5] = [
+        ("is missing", &|| fs::remove_file(&record).unwrap()),
+        ("damaged", &|| fs::write(&record, "{").unwrap()),
+        ("fork point", &|| fs::write(&record, &other_fork).unwrap()),
+        (&one, &|| drop(world.git(&["update-ref", branch, &one]))),
+        (&two, &|| drop(world.git(&["update-ref", branch, &two]))),
+    ];
+    let mut ids: Vec<String> = Vec::new();
+    for (words, spoil) in &breaks {
+        mend();
+        spoil();
+        world.sandbox(&["merge"]).expect(5);
+        let failed = card(&world);
+        assert_eq!(failed["kind"], "merge_error");
+        assert!(failed["summary"].as_str().unwrap().contains(words), "{words}: {failed:#}");
+        let id = failed["id"].as_str().unwrap().to_owned();
+        assert!(!ids.contains(&id), "{words}");
+        ids.push(id);
+    }
+    // Each is decided about by itself: those that nobody decided about wait again, whatever was said to the others.
+    for (at, (words, spoil)) in breaks.iter().enumerate() {
+        mend();
+        spoil();
+        world.sandbox(&["merge"]).expect(5);
+        assert_eq!(id(&world), ids[at], "{words}");
+        world.sandbox(&["board", "dismiss", &ids[at]]).expect(0);
+        world.sandbox(&["merge"]).expect(1);
+        for (earlier, spoil) in &breaks[..at] {
+            mend();
+            spoil();
+            world.sandbox(&["merge"]).expect(1);
+            assert!(world.sandbox(&["status"]).expect(0).stdout.contains("set aside"), "{earlier}");
+        }
+    }
+    mend();
+    world.sandbox(&["merge"]).expect(0);
+}
+
 /// A card that waits tells of what would be merged now: after another attempt with the same conflict, of the new work.
 #[test]
 fn a_card_that_waits_is_of_the_present_work() {
