@@ -29,6 +29,7 @@ pub fn conflict(conflict: &git::Conflict, sides: Sides, waiting: &AgentName, oth
         agents,
         sides: Some(sides),
         request: None,
+        snapshot: None,
         resolution: None,
         answer: None,
         landing: None,

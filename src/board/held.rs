@@ -59,6 +59,7 @@ pub fn held(kind: CardKind, agent: &AgentName, paths: &[HeldPath]) -> Card {
         },
         id,
         request: None,
+        snapshot: None,
         resolution: None,
         answer: None,
         landing: None,

@@ -28,6 +28,7 @@ pub fn landing(claim: &Effect, blocks: &[GateBlock]) -> Card {
         agents: Vec::new(),
         summary: format!("what became of landing on `{}` cannot be told: {said}", claim.reference.short()),
         sides: None,
+        snapshot: None,
         stages: Vec::new(),
         messages: blocks.iter().map(message).collect(),
         request: None,

@@ -201,6 +201,7 @@ mod tests {
                 option("sandbox board resolve c1 --take ours"),
             ],
             request: None,
+            snapshot: None,
             resolution: None,
             answer: None,
             landing: None,

@@ -31,7 +31,7 @@ pub use identity::card_id;
 pub use landing::landing;
 pub use lanes::{Lane, Lanes, Standing, lanes};
 pub use lean::{PathFacts, Place, Text, lean};
-pub use merge_error::merge_error;
+pub use merge_error::{MergeFault, merge_error};
 pub use request::{request_id, scope_request};
 pub use scope::scope;
 pub use wording::in_run;

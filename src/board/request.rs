@@ -56,6 +56,7 @@ pub fn scope_request(agent: &AgentName, request: ScopeRequest, objections: &[Str
         ],
         id,
         request: Some(request),
+        snapshot: None,
         resolution: None,
         answer: None,
         landing: None,

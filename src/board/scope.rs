@@ -37,6 +37,7 @@ pub fn scope(agent: &AgentName, contract: &Contract, outside: &[TreeChange]) -> 
         options: vec![look_at(agent), let_in(&id), try_again(agent), leave_out(&id, agent)],
         id,
         request: None,
+        snapshot: None,
         resolution: None,
         answer: None,
         landing: None,

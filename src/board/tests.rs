@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Lane, lanes, merge_error};
+use super::{Lane, MergeFault, lanes, merge_error};
 use crate::model::card::CardState;
 use crate::model::event::{Currency, PreviewResult, Stage};
 use crate::model::run::{AgentState, AttemptState, MergeState, RunState};
@@ -70,7 +70,7 @@ fn at(stage: Stage) -> AgentState {
 fn lane_of(agent: AgentState, card: bool) -> (Lane, String) {
     let mut state = RunState::new("login-1".parse().unwrap());
     if card {
-        state.cards.push(merge_error(&agent.name, None, None, "cause"));
+        state.cards.push(merge_error(&agent.name, None, None, &MergeFault::Git, "cause"));
     }
     state.agents.push(agent);
     let lanes = lanes(&state);
@@ -122,7 +122,7 @@ fn a_card_holds_its_first_agent_only_and_only_while_open() {
     let mut other = merged(PreviewResult::Clean, true);
     other.name = name("lexer");
     state.agents = vec![attempted(Some(AttemptOutcome::Completed)), other];
-    let mut card = merge_error(&name("parser"), None, None, "cause");
+    let mut card = merge_error(&name("parser"), None, None, &MergeFault::Git, "cause");
     card.agents.push(name("lexer"));
     state.cards.push(card);
     let found: Vec<Lane> = lanes(&state).agents.iter().map(|standing| standing.lane).collect();

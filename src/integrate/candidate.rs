@@ -30,7 +30,7 @@ use super::facts::Facts;
 use super::following::Following;
 use super::gates;
 use super::keep::set_ref;
-use super::open::open_card;
+use super::open::open_or_update;
 use super::preview::{Placed, Previewed, Previews, Question, preview};
 use super::settle::{BACKOFF, Settled, release_moved, settle_held};
 
@@ -435,13 +435,13 @@ fn tell_preview(integration: &Integration<'_>, previewed: &Previewed) -> Result<
     Ok(())
 }
 
-/// Opens the cards that are not open yet. One that is open stays as it is.
+/// Opens the cards that are not open yet, and tells those anew that say something else now. Gives those that are new.
 fn open_cards(integration: &Integration<'_>, previews: &Previews) -> Result<Vec<CardId>, Error> {
     let mut opened: Vec<CardId> = Vec::new();
     for previewed in &previews.agents {
         for card in previewed.placed.cards() {
             let is_new = !opened.contains(&card.id);
-            if is_new && open_card(&integration.facts, integration.journal, &previewed.agent, card)? {
+            if is_new && open_or_update(&integration.facts, integration.journal, &previewed.agent, card)? {
                 opened.push(card.id.clone());
             }
         }

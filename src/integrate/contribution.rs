@@ -3,6 +3,7 @@
 //! Its tree is that of the agent's last snapshot and its sole parent the fork point. So what is merged is exactly what
 //! the agent changed: ancestry that it forged, such as a `merge -s ours` of everybody else's work, is not in it.
 
+use crate::board::MergeFault;
 use crate::change::bundle;
 use crate::git::{self, NewCommit, Renames, TreeChange};
 use crate::model::run::{AgentState, AttemptState};
@@ -46,6 +47,8 @@ pub enum Work {
     Unusable {
         /// The snapshot, where there is one.
         snapshot: Option<CommitId>,
+        /// What kind of thing is wrong.
+        fault: MergeFault,
         /// What is wrong.
         cause: String,
     },
@@ -65,7 +68,7 @@ pub fn contribution(facts: &Facts<'_>, agent: &AgentName) -> Result<Work, Error>
     }
     let ends = match Ends::find(facts, known) {
         Ok(ends) => ends,
-        Err(Doubt::Cause { snapshot, cause }) => return Ok(Work::Unusable { snapshot, cause }),
+        Err(Doubt::Cause { snapshot, fault, cause }) => return Ok(Work::Unusable { snapshot, fault, cause }),
         Err(Doubt::Error(error)) => return Err(error),
     };
     if ends.tree == ends.fork_tree {
@@ -105,7 +108,7 @@ struct Ends {
 
 /// Why the ends are not known.
 enum Doubt {
-    Cause { snapshot: Option<CommitId>, cause: String },
+    Cause { snapshot: Option<CommitId>, fault: MergeFault, cause: String },
     Error(Error),
 }
 
@@ -117,33 +120,41 @@ impl From<Error> for Doubt {
 
 impl Ends {
     fn find(facts: &Facts<'_>, agent: &AgentState) -> Result<Self, Doubt> {
-        let none = |cause: &str| Doubt::Cause { snapshot: None, cause: cause.to_owned() };
+        let none = |cause: &str| {
+            let (snapshot, fault) = (None, MergeFault::Journal);
+            Doubt::Cause { snapshot, fault, cause: cause.to_owned() }
+        };
         let attempt = agent.last_attempt().ok_or_else(|| none("the journal has no attempt of it"))?;
         let finished = attempt.finished.as_ref().ok_or_else(|| none("the journal has no end of its last attempt"))?;
         let snapshot = finished.snapshot.clone().ok_or_else(|| none("the journal names no snapshot of it"))?;
-        let doubt = |cause: String| Doubt::Cause { snapshot: Some(snapshot.clone()), cause };
-        let fork = fork_of(attempt).ok_or_else(|| doubt("its fork point is not in the journal".to_owned()))?;
+        let doubt = |fault: MergeFault, cause: String| {
+            let snapshot = Some(snapshot.clone());
+            Doubt::Cause { snapshot, fault, cause }
+        };
+        let journal = |cause: &str| doubt(MergeFault::Journal, cause.to_owned());
+        let fork = fork_of(attempt).ok_or_else(|| journal("its fork point is not in the journal"))?;
         let turn = turn_of(agent, &snapshot)
-            .ok_or_else(|| doubt(format!("the journal has no turn with snapshot {}", snapshot.short())))?;
+            .ok_or_else(|| journal(&format!("the journal has no turn with snapshot {}", snapshot.short())))?;
         let record = match bundle::load(facts.run, &agent.name, turn) {
             Ok(Some(record)) => record,
-            Ok(None) => return Err(doubt(format!("the record of turn {turn} is missing"))),
-            Err(error @ crate::store::Error::Damaged { .. }) => return Err(doubt(error.to_string())),
+            Ok(None) => return Err(doubt(MergeFault::NoRecord, format!("the record of turn {turn} is missing"))),
+            Err(error @ crate::store::Error::Damaged { .. }) => {
+                return Err(doubt(MergeFault::BadRecord, error.to_string()));
+            }
             Err(error) => return Err(Error::from(error).into()),
         };
-        let tree = tree_of(facts, &snapshot)?.map_err(doubt)?;
-        let fork_tree = tree_of(facts, fork)?.map_err(doubt)?;
+        let commit = |cause: String| doubt(MergeFault::Commit, cause);
+        let tree = tree_of(facts, &snapshot)?.map_err(commit)?;
+        let fork_tree = tree_of(facts, fork)?.map_err(commit)?;
         if record.fork_point != *fork {
             let (recorded, journalled) = (record.fork_point.short(), fork.short());
-            return Err(doubt(format!("turn {turn} says its fork point is {recorded}, the journal says {journalled}")));
+            let cause = format!("turn {turn} says its fork point is {recorded}, the journal says {journalled}");
+            return Err(doubt(MergeFault::OtherFork, cause));
         }
         let told = [Some(&record.tree), finished.tree.as_ref()];
         if let Some(other) = told.into_iter().flatten().find(|told| **told != tree) {
-            return Err(doubt(format!(
-                "its snapshot was recorded with tree {}, and has {}",
-                other.short(),
-                tree.short()
-            )));
+            let cause = format!("its snapshot was recorded with tree {}, and has {}", other.short(), tree.short());
+            return Err(doubt(MergeFault::OtherTree, cause));
         }
         Ok(Self { turn, snapshot, tree, fork: fork.clone(), fork_tree, head: record.agent_head })
     }

@@ -11,6 +11,8 @@
 //! 6. It changed paths outside its contract, or made something that must not be merged unseen: it is held, unless a person
 //!    approved of exactly that.
 //! 7. Git merges it, or says why not; then what a person decided about exactly this conflict holds.
+//!
+//! Where a person decided to leave out exactly this work, for whatever of these, it is left out.
 
 mod held;
 mod merging;

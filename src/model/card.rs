@@ -121,7 +121,8 @@ pub struct CardOption {
     pub command: String,
 }
 
-/// What a person decided about a card. It holds for exactly the matter of the card, and whenever that comes up again.
+/// What a person decided about a card. It holds for exactly the matter of the card, and whenever that comes up again; that
+/// work is left out, only for the very work that the card was about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -222,6 +223,9 @@ pub struct Card {
     pub summary: String,
     /// The sides of the merge, where there is one.
     pub sides: Option<Sides>,
+    /// The snapshot of the agent's work that it is about, where it is about any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub snapshot: Option<CommitId>,
     /// The files of each side, where git names any.
     pub stages: Vec<Stage>,
     /// What git said.

@@ -334,7 +334,10 @@ impl RunState {
             EventKind::CardOpened(card) => {
                 let at = self.cards.iter().position(|known| known.id == card.id);
                 let before = at.map(|at| self.cards.remove(at));
-                self.cards.push(card.opened_by(event, before));
+                // One that waits keeps its place.
+                let waits = before.as_ref().is_some_and(|known| known.state == CardState::NeedsHuman);
+                let place = at.filter(|_| waits).unwrap_or(self.cards.len());
+                self.cards.insert(place, card.opened_by(event, before));
             }
             EventKind::CardClosed(closed) => {
                 if let Some(card) = self.known_card(&closed.card) {
@@ -494,6 +497,12 @@ impl RunState {
         self.landed.is_some() && self.candidate.as_ref().is_none_or(all_of)
     }
 
+    /// The target's tip, where that has all that is part of the candidate: there is nothing to land.
+    pub fn contained_in(&self) -> Option<&CommitId> {
+        let made = self.candidate.as_ref()?;
+        (!made.merged.is_empty() && made.head.to == made.head.onto).then_some(&made.head.onto)
+    }
+
     /// Cards that wait for a decision.
     pub fn open_cards(&self) -> impl Iterator<Item = &Card> {
         self.cards.iter().filter(|card| card.state == CardState::NeedsHuman)
@@ -514,9 +523,16 @@ impl RunState {
 
     /// What a person decided about exactly the matter of `card`, where one did. An id is a part of a hash and could be met
     /// by another matter; the fingerprint cannot.
+    ///
+    /// What was approved or resolved is what stands at the card's paths, whatever else the agent does. That its work is left
+    /// out is said of all of that work, so of none that it does later.
     pub fn answer(&self, card: &Card) -> Option<&Answer> {
         let same = |known: &&Card| known.id == card.id && known.fingerprint == card.fingerprint;
-        self.cards.iter().find(same)?.answer.as_ref()
+        let known = self.cards.iter().find(same)?;
+        known.answer.as_ref().filter(|answer| match answer.kind {
+            AnswerKind::Approved | AnswerKind::Resolved => true,
+            AnswerKind::Dismissed => known.is_about(card.snapshot.as_ref()),
+        })
     }
 
     /// How many agents stand where.

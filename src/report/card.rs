@@ -78,6 +78,9 @@ fn render_card(shown: &ShownCard, look: Look) -> String {
         fact("theirs", &format!("{}  the agent's contribution", sides.theirs));
         fact("base", &sides.base.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string));
     }
+    if let Some(snapshot) = &card.snapshot {
+        fact("snapshot", &format!("{snapshot}  the agent's work that it is about"));
+    }
     fact("fingerprint", &text::clean(&card.fingerprint));
     if let Some(request) = &card.request {
         fact("asked in", &format!("turn {}", request.turn));

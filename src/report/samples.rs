@@ -448,6 +448,7 @@ pub(crate) fn conflict_card() -> Card {
             command: "sandbox retry ui --fresh --run login-3".to_owned(),
         }],
         request: None,
+        snapshot: None,
         resolution: None,
         answer: None,
         landing: None,

@@ -471,6 +471,11 @@ impl CandidateView {
             merged: candidate.merged.clone(),
         })
     }
+
+    /// Whether the target has all of it already.
+    pub fn is_contained(&self) -> bool {
+        !self.merged.is_empty() && self.commit == self.onto
+    }
 }
 
 /// Data of `status`.

@@ -129,6 +129,11 @@ impl SummaryData {
             (RunCondition::Running, _) => format!("{run} is still running"),
             (RunCondition::Interrupted, _) => format!("{run} was interrupted"),
             (RunCondition::Landed, Some(commit)) => format!("{run} landed: {target} is now {}", commit.short()),
+            (RunCondition::Complete | RunCondition::Landed, _)
+                if self.candidate.as_ref().is_some_and(CandidateView::is_contained) =>
+            {
+                format!("{run} is complete, and there is nothing to land: {target} has all of it")
+            }
             (RunCondition::Complete | RunCondition::Landed, _) => {
                 format!("{run} is complete; {target} was not touched")
             }
@@ -234,7 +239,7 @@ fn next_steps(state: &RunState, agents: &[AgentRow], facts: &Facts) -> Vec<NextS
     if state.verification.is_some() && !passed {
         step("see what the verifier said", format!("sandbox logs verify --run {run}"));
     }
-    if state.landed.is_some() {
+    if state.landed.is_some() || (state.is_complete() && state.contained_in().is_some()) {
         step("remove its worktrees; snapshots and patches stay", format!("sandbox clean {run}"));
     } else if state.is_complete() && merged {
         if let (Some(candidate), Some(target)) =

@@ -1,8 +1,9 @@
 //! What people decide about cards: approved, dismissed, resolved.
 //!
 //! A decision closes the card and is written into the journal with who made it, and why. It holds for exactly the matter
-//! of the card, whose id is a hash of that: the next merge finds the same matter again and does what was decided. Nothing
-//! is merged here.
+//! of the card, whose id is a hash of that: the next merge finds the same matter again and does what was decided. That an
+//! agent's work is left out holds for the very work the card was about, and for none that it does later. Nothing is merged
+//! here.
 //!
 //! A resolution says what stands at each conflicting path and at no other. It is taken only if it can be applied to the
 //! merge as git computes it, and if no conflict marker is left in it.
@@ -263,8 +264,8 @@ impl Desk {
             return Ok((place, admin_dir));
         }
         let why = format!(
-            "the merge is not under way in `{}` any more: remove it, `sandbox board resolve {} --discard`, and begin anew \
-             with --edit",
+            "the merge is not under way in `{}` any more, or is of earlier work: remove it, `sandbox board resolve {} \
+             --discard`, and begin anew with --edit",
             place.worktree().display(),
             matter.card.id
         );

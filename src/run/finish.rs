@@ -214,10 +214,11 @@ impl Finish<'_> {
                 Landed::Done { commit, .. } => {
                     return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(commit)));
                 }
-                // The gate is open, so every agent's work is part of the candidate; and the target is the candidate.
+                // The target is the candidate: it has everything. Where this run put it there, it stands where that is; else
+                // somebody else did, and nothing has landed.
                 Landed::Nothing => {
-                    let landed = candidate.head.to.clone();
-                    return tokio::task::block_in_place(|| close(self.recorder, 0, true, Some(landed)));
+                    let landed = state.landed.as_ref().map(|_| candidate.head.to.clone());
+                    return tokio::task::block_in_place(|| close(self.recorder, 0, true, landed));
                 }
                 Landed::Refused(blocks) => return self.refuse(blocks),
                 Landed::Stuck(blocks) => {

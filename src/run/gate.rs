@@ -1,6 +1,7 @@
 //! The gate: whether a run is complete, as a pure function of its state and of a few facts about the repository.
 //!
-//! Complete means: every agent completed and is part of the candidate; no card waits; the verifier judged exactly this
+//! Complete means: every agent completed and is part of the candidate, or was left out by somebody's word, and not all of
+//! them were; no card waits; the verifier judged exactly this
 //! candidate and passed it; and no file that the user had changed and that the run changes too was changed since by
 //! something else. Whatever is missing is told, all of it, each with what to do. Nothing here is ever guessed: what is not
 //! known to hold does not hold.
@@ -75,14 +76,14 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
         }
         Some(AttemptOutcome::Completed) => match state.settled(agent).map(|merge| merge.result) {
             // A card tells of what is held, and is a block of its own.
-            Some(
-                PreviewResult::Clean
-                | PreviewResult::Conflict
-                | PreviewResult::Held
-                | PreviewResult::Error
-                // That it is left out was decided.
-                | PreviewResult::SetAside,
-            ) => None,
+            Some(PreviewResult::Clean | PreviewResult::Conflict | PreviewResult::Held | PreviewResult::Error) => None,
+            // That it is left out was decided. Where nothing else is left either, there is nothing to be complete.
+            Some(PreviewResult::SetAside) if is_any_left(state) => None,
+            Some(PreviewResult::SetAside) => told(
+                BlockKind::NotMerged,
+                format!("the work of agent `{name}` is left out, as was decided, and no other work is left"),
+                again,
+            ),
             Some(PreviewResult::Blocked) => {
                 let by = agent.merge.iter().flat_map(|merge| &merge.blocked_by).map(|name| format!("`{name}`"));
                 let message =
@@ -101,12 +102,7 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
             format!("agent `{name}` was skipped, and the candidate has work of it still"),
             format!("`sandbox merge {run}`"),
         ),
-        // That it is left out was decided. Where nothing else is left either, there is nothing to be complete.
-        Some(AttemptOutcome::Skipped)
-            if state.agents.iter().any(|other| other.outcome() == Some(AttemptOutcome::Completed)) =>
-        {
-            None
-        }
+        Some(AttemptOutcome::Skipped) if is_any_left(state) => None,
         Some(
             outcome @ (AttemptOutcome::Skipped
             | AttemptOutcome::NoChanges
@@ -131,6 +127,14 @@ fn agent_block(state: &RunState, agent: &AgentState) -> Option<GateBlock> {
             told(BlockKind::AgentIncomplete, format!("agent `{name}` {outcome}: {reason}"), next)
         }
     }
+}
+
+/// Whether work of any agent is left that nobody decided to do without.
+fn is_any_left(state: &RunState) -> bool {
+    state.agents.iter().any(|agent| {
+        let set_aside = state.settled(agent).is_some_and(|merge| merge.result == PreviewResult::SetAside);
+        agent.outcome() == Some(AttemptOutcome::Completed) && !set_aside
+    })
 }
 
 fn verifier_block(state: &RunState) -> Option<GateBlock> {

@@ -156,6 +156,7 @@ fn card() -> Card {
         fingerprint: "f".to_owned(),
         options: vec![CardOption { title: "t".to_owned(), command: "sandbox merge".to_owned() }],
         request: None,
+        snapshot: None,
         resolution: None,
         answer: None,
         landing: None,
@@ -256,6 +257,121 @@ fn a_skipped_agent_is_in_nobodys_way_but_its_own() {
     after.attempts[0].finished = Some(blocked);
     state.agents.extend([skipped, after]);
     assert_eq!(kinds(&state), [BlockKind::AgentIncomplete]);
+}
+
+/// How one of two agents stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Merged,
+    SetAside,
+    Skipped,
+    Waits(PreviewResult),
+    Blocked,
+    Unmerged,
+    Failed,
+}
+
+impl Stands {
+    const ALL: [Self; 9] = [
+        Self::Merged,
+        Self::SetAside,
+        Self::Skipped,
+        Self::Waits(PreviewResult::Conflict),
+        Self::Waits(PreviewResult::Held),
+        Self::Waits(PreviewResult::Error),
+        Self::Blocked,
+        Self::Unmerged,
+        Self::Failed,
+    ];
+
+    fn told(self, agent: &AgentName, id: &str, tell: &mut dyn FnMut(Subject, EventKind)) {
+        let outcome = match self {
+            Self::Skipped => AttemptOutcome::Skipped,
+            Self::Failed => AttemptOutcome::Failed,
+            Self::Merged | Self::SetAside | Self::Waits(_) | Self::Blocked | Self::Unmerged => {
+                AttemptOutcome::Completed
+            }
+        };
+        tell(Subject::attempt(agent, 1), EventKind::AttemptFinished(finished(outcome)));
+        let result = match self {
+            Self::Merged => PreviewResult::Clean,
+            Self::SetAside => PreviewResult::SetAside,
+            Self::Waits(result) => result,
+            Self::Blocked => PreviewResult::Blocked,
+            Self::Skipped | Self::Unmerged | Self::Failed => return,
+        };
+        let id: crate::model::CardId = id.parse().unwrap();
+        if let Self::Waits(_) = self {
+            let card = Card { id: id.clone(), agents: vec![agent.clone()], ..card() };
+            tell(Subject::agent(agent), EventKind::CardOpened(CompleteCard::new(card).unwrap()));
+        }
+        let previewed = MergePreviewed { cards: vec![id], ..previewed(result, commit('b')) };
+        tell(Subject::agent(agent), EventKind::MergePreviewed(previewed));
+        if self == Self::Merged {
+            tell(Subject::agent(agent), EventKind::CandidateAdvanced(advanced()));
+        }
+    }
+
+    /// What it shuts the gate by, `left`: whether any work is left.
+    fn blocks(self, left: bool) -> Option<BlockKind> {
+        match self {
+            Self::Merged => None,
+            Self::SetAside => (!left).then_some(BlockKind::NotMerged),
+            Self::Skipped => (!left).then_some(BlockKind::AgentIncomplete),
+            // The card is a block of its own.
+            Self::Waits(_) => Some(BlockKind::OpenCard),
+            Self::Blocked | Self::Unmerged => Some(BlockKind::NotMerged),
+            Self::Failed => Some(BlockKind::AgentIncomplete),
+        }
+    }
+
+    fn is_left(self) -> bool {
+        match self {
+            Self::Merged | Self::Waits(_) | Self::Blocked | Self::Unmerged => true,
+            Self::SetAside | Self::Skipped | Self::Failed => false,
+        }
+    }
+}
+
+/// Two agents, each in every standing, judged and not: complete is only what is merged, all of it, with no more left out
+/// than leaves something, and judged.
+#[test]
+fn every_two_agents() {
+    for (one, two) in Stands::ALL.iter().flat_map(|one| Stands::ALL.map(|two| (*one, two))) {
+        for judged in [true, false] {
+            let mut state = RunState::new("login-1".parse().unwrap());
+            let names: [AgentName; 2] = [name(), "ui".parse().unwrap()];
+            let brief =
+                |name: &AgentName| AgentBrief { name: name.clone(), title: None, after: Vec::new(), attempts: 1 };
+            let started = RunStarted { agents: names.iter().map(brief).collect(), ..Story::default().started() };
+            let mut seq = 0;
+            let mut tell = |subject: Subject, kind: EventKind| {
+                seq += 1;
+                let run_id = "login-1".parse().unwrap();
+                state.apply(&Event { v: 1, seq, timestamp: Timestamp::UNIX_EPOCH, run_id, subject, kind });
+            };
+            tell(Subject::run(), EventKind::RunStarted(Box::new(started)));
+            one.told(&names[0], "c1", &mut tell);
+            two.told(&names[1], "c2", &mut tell);
+            if judged {
+                tell(Subject::run(), EventKind::VerifyFinished(verified(Verdict::Pass, tree('c'))));
+            }
+            let left = one.is_left() || two.is_left();
+            let mut expected: Vec<BlockKind> = [one, two].iter().filter_map(|it| it.blocks(left)).collect();
+            let is_any_merged = one == Stands::Merged || two == Stands::Merged;
+            if is_any_merged && !judged {
+                expected.push(BlockKind::NoVerdict);
+            }
+            let decision = decide(&state, &Facts::default());
+            let mut found: Vec<BlockKind> = decision.blocks.iter().map(|block| block.kind).collect();
+            let sorted = |kinds: &mut Vec<BlockKind>| kinds.sort_by_key(|kind| format!("{kind:?}"));
+            sorted(&mut found);
+            sorted(&mut expected);
+            assert_eq!(found, expected, "{one:?} {two:?} {judged}");
+            assert_eq!(decision.open, expected.is_empty());
+            assert!(!decision.open || is_any_merged, "{one:?} {two:?}: nothing merged is nothing complete");
+        }
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) fn load(site: &Site, state: &RunState) -> Result<Option<Pin>, Error> 
         return Ok(Some(pin));
     }
     let repository = &site.repository;
-    if let Some(landed) = &state.landed
+    if let Some(landed) = state.landed.as_ref().or_else(|| state.contained_in())
         && !is_kept_elsewhere(repository, landed.object())?
     {
         return Ok(Some(Pin::NotReachable(landed.clone())));
@@ -87,7 +87,7 @@ fn pin_of_state(state: &RunState) -> Option<Pin> {
         return Some(Pin::Unmerged(unmerged));
     }
     let merged = state.agents.iter().any(|agent| has_work(agent) && is_merged(agent));
-    (merged && !state.is_landed()).then_some(Pin::NotLanded)
+    (merged && !state.is_landed() && state.contained_in().is_none()).then_some(Pin::NotLanded)
 }
 
 fn has_work(agent: &AgentState) -> bool {
@@ -108,7 +108,7 @@ fn is_left_out(state: &RunState, agent: &AgentState) -> bool {
     let Some(merge) = &agent.merge else { return false };
     let is_newest = agent.last_turn().is_some_and(|(_, last)| last.snapshot == merge.snapshot);
     let is_dismissed = |card: &CardId| {
-        let known = state.cards.iter().find(|known| known.id == *card);
+        let known = state.cards.iter().find(|known| known.id == *card && known.is_about(Some(&merge.snapshot)));
         known.and_then(|card| card.answer.as_ref()).is_some_and(|answer| answer.kind == AnswerKind::Dismissed)
     };
     is_newest && (merge.result == PreviewResult::SetAside || merge.cards.iter().any(is_dismissed))
@@ -264,6 +264,14 @@ mod tests {
                 RunState {
                     candidate: Some(candidate('f', 'f')),
                     ..landed(vec![agent(vec![turn(1, 'a', false)], Some('a'))])
+                },
+                None,
+            ),
+            // The target has all of it, and somebody else put it there.
+            (
+                RunState {
+                    candidate: Some(CandidateState { merged: one(), ..candidate('f', 'f') }),
+                    ..ended(vec![agent(vec![turn(1, 'a', false)], Some('a'))])
                 },
                 None,
             ),

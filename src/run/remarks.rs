@@ -52,7 +52,7 @@ fn of_worktrees(
     places: &Workplaces,
 ) -> Result<Vec<String>, Error> {
     let mut told = Vec::new();
-    let branches = repository.load_refs(&format!("refs/heads/sandbox/{}/", run.id()))?;
+    let branches = repository.load_refs(&RefName::agent_branches(run.id()))?;
     let branches: BTreeSet<RefName> = branches.into_iter().map(|found| found.name).collect();
     let is_over = state.is_complete();
     for agent in &state.agents {

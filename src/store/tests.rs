@@ -48,6 +48,7 @@ fn card(id: &str) -> Card {
         fingerprint: "f".to_owned(),
         options: Vec::new(),
         request: None,
+        snapshot: None,
         resolution: None,
         answer: None,
         landing: None,

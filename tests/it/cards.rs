@@ -262,8 +262,146 @@ fn a_failed_merge_can_be_left_out() {
     let failed = card(&world);
     assert_eq!(failed["kind"], "merge_error");
     world.sandbox(&["board", "dismiss", failed["id"].as_str().unwrap()]).expect(0);
-    world.sandbox(&["merge"]).expect(0);
+    // There was nothing but that.
+    world.sandbox(&["merge"]).expect(1);
     assert!(world.sandbox(&["status"]).expect(0).stdout.contains("set aside"));
+}
+
+/// What a card says of a cause, and how that comes about.
+type Break<'a> = (&'a str, &'a dyn Fn());
+
+/// Each cause of a failed merge is a matter of its own: it has its own card, and what was decided about one is not decided
+/// about another.
+#[test]
+fn each_cause_of_a_failed_merge_has_a_card_of_its_own() {
+    let text = SCOPE.replace("; echo 2 > docs/theirs", "").replace("echo 1 > docs/mine", "echo 1 > docs/mine; true");
+    let world = World::new();
+    world.sandbox(&["run", &plan(&world, &text)]).expect(0);
+    let record = world.store().join("runs/duel-1/agents/wide/turns/1.1.json");
+    let kept = fs::read(&record).unwrap();
+    let branch = "refs/heads/sandbox/duel-1/wide";
+    let snapshot = world.git(&["rev-parse", branch]);
+    let persons = |words: &str, on: &str| world.git(&["commit-tree", "-m", words, "-p", on, &format!("{on}^{{tree}}")]);
+    let (one, two) = (persons("mine", &snapshot), persons("mine too", &snapshot));
+    let mend = || {
+        fs::write(&record, &kept).unwrap();
+        world.git(&["update-ref", branch, &snapshot]);
+    };
+    let other_fork = String::from_utf8(kept.clone()).unwrap().replace(&world.git(&["rev-parse", "main"]), &one);
+    let breaks: [Break<'_>; 5] = [
+        ("is missing", &|| fs::remove_file(&record).unwrap()),
+        ("damaged", &|| fs::write(&record, "{").unwrap()),
+        ("fork point", &|| fs::write(&record, &other_fork).unwrap()),
+        (&one, &|| drop(world.git(&["update-ref", branch, &one]))),
+        (&two, &|| drop(world.git(&["update-ref", branch, &two]))),
+    ];
+    let mut ids: Vec<String> = Vec::new();
+    for (words, spoil) in &breaks {
+        mend();
+        spoil();
+        world.sandbox(&["merge"]).expect(5);
+        let failed = card(&world);
+        assert_eq!(failed["kind"], "merge_error");
+        assert!(failed["summary"].as_str().unwrap().contains(words), "{words}: {failed:#}");
+        let id = failed["id"].as_str().unwrap().to_owned();
+        assert!(!ids.contains(&id), "{words}");
+        ids.push(id);
+    }
+    // Each is decided about by itself: those that nobody decided about wait again, whatever was said to the others.
+    for (at, (words, spoil)) in breaks.iter().enumerate() {
+        mend();
+        spoil();
+        world.sandbox(&["merge"]).expect(5);
+        assert_eq!(id(&world), ids[at], "{words}");
+        world.sandbox(&["board", "dismiss", &ids[at]]).expect(0);
+        world.sandbox(&["merge"]).expect(1);
+        for (earlier, spoil) in &breaks[..at] {
+            mend();
+            spoil();
+            world.sandbox(&["merge"]).expect(1);
+            assert!(world.sandbox(&["status"]).expect(0).stdout.contains("set aside"), "{earlier}");
+        }
+    }
+    mend();
+    world.sandbox(&["merge"]).expect(0);
+}
+
+/// A card that waits tells of what would be merged now: after another attempt with the same conflict, of the new work.
+#[test]
+fn a_card_that_waits_is_of_the_present_work() {
+    let world = world(&CONFLICT.replace("echo b > docs/b", "echo $SANDBOX_ATTEMPT > docs/b"));
+    let id = id(&world);
+    let names = |shown: &Value| -> Vec<String> {
+        shown["history"].as_array().unwrap().iter().map(|it| it["step"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = show(&world, &id);
+    assert_eq!(first["snapshot"], world.git(&["rev-parse", "sandbox/duel-1/b"]));
+    world.sandbox(&["merge"]).expect(5);
+    assert_eq!(show(&world, &id), first, "what is the same is not told again");
+    // Proposed for the earlier work.
+    world.sandbox(&["board", "resolve", &id, "--with", "--", "sh", "-c", "echo both > docs/shared"]).expect(0);
+    let proposed = show(&world, &id);
+    assert!(proposed["proposal"].is_object());
+    world.sandbox(&["retry", "b"]).expect(5);
+    assert_eq!(self::id(&world), id, "the same conflict is the same card");
+    let second = show(&world, &id);
+    let theirs = second["sides"]["theirs"].as_str().unwrap();
+    assert_ne!(theirs, first["sides"]["theirs"]);
+    assert_eq!(world.git(&["show", &format!("{theirs}:docs/b")]), "2");
+    assert_eq!(second["snapshot"], world.git(&["rev-parse", "sandbox/duel-1/b"]));
+    let options = second["options"].to_string();
+    assert!(options.contains(theirs) && !options.contains(first["sides"]["theirs"].as_str().unwrap()), "{options}");
+    assert_eq!(names(&second), ["opened", "proposed", "updated"]);
+    // What was proposed for other work is gone, and nobody can take it.
+    assert_eq!(second.get("proposal"), None);
+    assert!(world.git(&["for-each-ref", "refs/sandbox/duel-1/b/proposal-*"]).is_empty());
+    let refused = world.sandbox(&["board", "resolve", &id, "--accept"]).expect(2);
+    assert!(refused.stderr.contains("nothing is proposed"), "{refused:?}");
+    // Its file tells the same, and nothing of it is lost.
+    let file: Value =
+        serde_json::from_slice(&fs::read(world.store().join(format!("runs/duel-1/cards/{id}.json"))).unwrap()).unwrap();
+    assert_eq!((&file["sides"], &file["history"]), (&second["sides"], &second["history"]));
+    collect_garbage(&world);
+    let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+    let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+    assert_eq!(fs::read_to_string(format!("{folder}/docs/b")).unwrap(), "2\n");
+    // A folder with earlier work is no answer to the present.
+    world.sandbox(&["retry", "b"]).expect(5);
+    assert_eq!(names(&show(&world, &id)), ["opened", "proposed", "updated", "updated"]);
+    fs::write(format!("{folder}/docs/shared"), "from both\n").unwrap();
+    let refused = world.sandbox(&["board", "resolve", &id, "--done"]).expect(2);
+    assert!(refused.stderr.contains("earlier work"), "{refused:?}");
+    world.sandbox(&["board", "resolve", &id, "--from", &folder]).expect(0);
+    world.sandbox(&["merge"]).expect(0);
+    assert_eq!(world.git(&["show", "sandbox/duel-1/integration:docs/b"]), "3");
+    assert_eq!(world.git(&["show", "sandbox/duel-1/integration:docs/shared"]), "from both");
+}
+
+/// The target moves elsewhere: the card stays what it is, with what was proposed for it, and what is being merged by hand is
+/// an answer to it.
+#[test]
+fn an_edit_outlives_a_target_that_moves_elsewhere() {
+    for is_committed in [false, true] {
+        let world = world(CONFLICT);
+        let id = id(&world);
+        let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+        let folder = begun["data"]["folder"].as_str().unwrap().to_owned();
+        world.sandbox(&["board", "resolve", &id, "--with", "--", "sh", "-c", "echo both > docs/shared"]).expect(0);
+        let before = show(&world, &id);
+        world.write("README.md", "moved\n");
+        world.git(&["commit", "-qam", "moved"]);
+        world.sandbox(&["merge"]).expect(5);
+        assert_eq!(show(&world, &id), before);
+        let now = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+        assert_eq!(now["data"]["folder"], folder);
+        fs::write(format!("{folder}/docs/shared"), "from both\n").unwrap();
+        if is_committed {
+            world.git(&["-C", &folder, "commit", "-qam", "merged"]);
+        }
+        world.sandbox(&["board", "resolve", &id, "--done"]).expect(0);
+        assert_eq!(crate::decide::land(&world), "from both");
+        assert_eq!(world.git(&["show", "main:README.md"]), "moved");
+    }
 }
 
 /// Plans that give a card of each kind, and the kind.
@@ -335,7 +473,8 @@ fn every_command_of_a_card_is_accepted() {
             run("sandbox board approve", 0);
         } else {
             run("sandbox board dismiss", 0);
-            run("sandbox retry all", if kind == "nested_repository" { 5 } else { 0 });
+            // What is left out still was all there was.
+            run("sandbox retry all", if kind == "nested_repository" { 5 } else { 1 });
         }
     }
     let world = world(SCOPE);

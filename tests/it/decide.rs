@@ -219,15 +219,86 @@ fn what_lies_outside_is_approved_by_name() {
 fn work_is_left_out() {
     for (text, agents, left) in [(SCOPE, 1, "docs/theirs"), (CONFLICT, 2, "docs/b")] {
         let world = world(text);
+        let before = world.picture();
         world.sandbox(&["board", "dismiss", &id(&world)]).expect(0);
-        world.sandbox(&["merge"]).expect(0);
         if agents == 2 {
+            world.sandbox(&["merge"]).expect(0);
             world.sandbox(&["land"]).expect(0);
             assert_eq!(world.git(&["show", "main:docs/shared"]), "from a");
+        } else {
+            // With all of it left out nothing was done, and nothing was judged: that is no complete run.
+            for verb in ["merge", "land"] {
+                let ran = world.sandbox(&[verb]).expect(1);
+                assert!(ran.stdout.contains("no other work is left"), "{ran:?}");
+                assert!(ran.stdout.contains("not complete; main was not touched"), "{ran:?}");
+            }
+            assert_eq!(world.picture(), before);
         }
         assert!(!world.repo.join(left).exists());
         let told = world.sandbox(&["status"]).expect(0).stdout;
         assert!(told.contains("set aside"), "{told}");
+    }
+}
+
+/// That work is left out is said of the work that is there. What the agent does later waits again, also where it comes up
+/// against the same thing.
+#[test]
+fn later_work_is_not_left_out_with_the_earlier() {
+    // The second attempt changes nothing, and the third something beside what the card is about.
+    let attempts = "case $SANDBOX_ATTEMPT in 1|2) echo b;; *) echo more > docs/b.more; echo b;; esac > docs/b";
+    let conflict = CONFLICT
+        .replace("echo b > docs/b", attempts)
+        .replace(r#"owns = ["docs/b"]"#, r#"owns = ["docs/b", "docs/b.more"]"#);
+    let scope = conflict.replace("echo from b > docs/shared", "echo out > docs/out");
+    for (text, kind) in [(conflict, "conflict"), (scope, "scope")] {
+        let world = world(&text);
+        let waiting = card(&world);
+        let id = waiting["id"].as_str().unwrap();
+        assert_eq!(waiting["kind"], kind);
+        world.sandbox(&["board", "dismiss", id, "--why", "not now"]).expect(0);
+        let is_set_aside = || world.sandbox(&["status"]).expect(0).stdout.contains("set aside");
+        for verb in [["merge"].as_slice(), &["resume"], &["retry", "b"]] {
+            world.sandbox(verb).expect(0);
+            assert!(is_set_aside(), "{verb:?}: there is nothing new");
+        }
+        let ran = world.sandbox(&["retry", "b"]).expect(5);
+        assert!(!is_set_aside(), "{ran:?}");
+        let again = card(&world);
+        assert_eq!(again["id"], id, "it is the same matter");
+        let shown = world.sandbox(&["board", "show", id, "--json"]).expect(0).json()["data"].clone();
+        let steps: Vec<(&str, Option<&str>)> = shown["history"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| (it["step"].as_str().unwrap(), it["why"].as_str()))
+            .collect();
+        assert_eq!(steps.iter().map(|(step, _)| *step).collect::<Vec<_>>(), ["opened", "answered", "reopened"]);
+        assert!(steps[1].1.unwrap().contains("not now") && steps[2].1.unwrap().contains("other work"), "{steps:?}");
+        assert_eq!(shown.get("answer"), None);
+        world.sandbox(&["land"]).expect(5);
+        // It can be said of this, too.
+        world.sandbox(&["board", "dismiss", id]).expect(0);
+        world.sandbox(&["merge"]).expect(0);
+        assert!(is_set_aside());
+        world.sandbox(&["land"]).expect(0);
+        assert!(world.try_git(&["show", "main:docs/b"]).code != Some(0));
+    }
+}
+
+/// What is approved or resolved is what stands at the card's paths: it holds for later work that has the same there.
+#[test]
+fn what_was_let_in_is_let_in_with_later_work() {
+    let more = "echo $SANDBOX_ATTEMPT > docs/b";
+    let conflict = CONFLICT.replace("echo b > docs/b", more);
+    let scope = conflict.replace("echo from b > docs/shared", "echo out > docs/out");
+    for (text, words) in
+        [(conflict, ["resolve", "--take", "theirs"].as_slice()), (scope, &["approve", "--why", "wanted"])]
+    {
+        let world = world(&text);
+        world.sandbox(&[&["board", words[0], &id(&world)], &words[1..]].concat()).expect(0);
+        world.sandbox(&["retry", "b"]).expect(0);
+        world.sandbox(&["land"]).expect(0);
+        assert_eq!(world.git(&["show", "main:docs/b"]), "2");
     }
 }
 

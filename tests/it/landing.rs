@@ -53,6 +53,47 @@ fn assert_landed(world: &World, name: &str) {
     assert_eq!((world.read("new/file"), world.repo.join("docs/x.txt").exists()), ("n\n".to_owned(), false), "{name}");
 }
 
+/// What the newest end of the run tells that the target was set to.
+fn told_landed(world: &World) -> serde_json::Value {
+    let journal = fs::read_to_string(world.store().join("runs/all-1/journal.jsonl")).unwrap();
+    let event: serde_json::Value = serde_json::from_str(journal.lines().last().unwrap()).unwrap();
+    assert_eq!(event["type"], "run.finished");
+    event["data"]["landed"].clone()
+}
+
+/// What the target has already, and not by this run, has not landed; what the run put there stays landed, wherever the target
+/// went since.
+#[test]
+fn where_the_target_has_everything_there_is_nothing_to_land() {
+    let world = ready();
+    run(&world, PLAN);
+    world.git(&["merge", "-q", "--squash", "sandbox/all-1/integration"]);
+    world.git(&["commit", "-qm", "by hand"]);
+    for verb in ["merge", "land"] {
+        let before = world.picture();
+        let ran = world.sandbox(&[verb]).expect(0);
+        assert!(ran.stdout.contains("there is nothing to land: main has all of it"), "{verb}: {ran:?}");
+        assert!(ran.stdout.contains("sandbox clean all-1") && !ran.stdout.contains("sandbox land"), "{verb}: {ran:?}");
+        assert_eq!((world.picture(), told_landed(&world)), (before, serde_json::Value::Null), "{verb}");
+    }
+    let status = world.sandbox(&["status", "--json"]).expect(0).json();
+    assert_eq!((&status["data"]["state"], &status["data"]["landed"]), (&"complete".into(), &serde_json::Value::Null));
+    // Nothing of it is needed any more.
+    world.sandbox(&["clean", "--records", "all-1"]).expect(0);
+    assert!(!world.store().join("runs/all-1").exists());
+
+    let world = ready();
+    run(&world, PLAN);
+    assert_landed(&world, "first");
+    world.write("README.md", "on\n");
+    world.git(&["commit", "-qam", "on"]);
+    world.sandbox(&["merge"]).expect(0);
+    let ran = world.sandbox(&["land"]).expect(0);
+    let tip = world.git(&["rev-parse", "main"]);
+    assert!(ran.stdout.contains(&format!("landed: main is now {}", &tip[..10])), "{ran:?}");
+    assert_eq!(told_landed(&world), tip);
+}
+
 /// What the user can have done before landing.
 type Deed = fn(&World);
 

@@ -41,11 +41,11 @@ impl Walk<'_, '_> {
         if !outside.is_empty() {
             let of_outside = |change: &&TreeChange| outside.binary_search(&change.path).is_ok();
             let changes: Vec<TreeChange> = changes.iter().filter(of_outside).cloned().collect();
-            cards.push(self.in_run(board::scope(&task.name, &scope.contract, &changes)));
+            cards.push(self.about(made, board::scope(&task.name, &scope.contract, &changes)));
         }
         let protected = self.protected(&scope, &changes, &outside);
         if !protected.is_empty() {
-            cards.push(self.in_run(board::held(CardKind::Protected, &task.name, &protected)));
+            cards.push(self.about(made, board::held(CardKind::Protected, &task.name, &protected)));
         }
         cards.extend(self.unseen(made, &made.fork_tree, &made.tree)?);
         Ok(cards)
@@ -70,7 +70,7 @@ impl Walk<'_, '_> {
             let of_kind = findings.iter().filter(|finding| finding.kind.holds() && card_kind(finding) == kind);
             let paths: Vec<HeldPath> = of_kind.map(|finding| held_path(finding, made)).collect();
             if !paths.is_empty() {
-                cards.push(self.in_run(board::held(kind, &made.agent, &paths)));
+                cards.push(self.about(made, board::held(kind, &made.agent, &paths)));
             }
         }
         Ok(cards)

@@ -3,7 +3,7 @@
 use super::Placed;
 use super::held::Undecided;
 use super::walk::Walk;
-use crate::board;
+use crate::board::{self, MergeFault};
 use crate::git::{self, Chosen, Conflict, Entry, Mode, NewCommit, TreeChange};
 use crate::integrate::contribution::Contribution;
 use crate::integrate::error::Error;
@@ -27,7 +27,8 @@ impl Walk<'_, '_> {
         let missing = card.missing();
         if !missing.is_empty() {
             // Nobody could decide about it: as little is known of such a conflict as of a merge that failed.
-            return Ok(self.error(made, &format!("git reports a conflict and tells no {}", missing.join(", no "))));
+            let cause = format!("git reports a conflict and tells no {}", missing.join(", no "));
+            return Ok(self.error(made, &MergeFault::BareConflict, &cause));
         }
         let facts = self.question.facts;
         let Some(answer) = facts.state.answer(&card) else { return Ok(Placed::Conflict(Box::new(card))) };
@@ -40,7 +41,10 @@ impl Walk<'_, '_> {
                 let sides = [&self.candidate, &made.commit];
                 let tree = match facts.repository.write_resolved(conflict, sides, &chosen) {
                     Ok(tree) => tree,
-                    Err(error) => return Ok(self.error(made, &format!("its resolution cannot be applied: {error}"))),
+                    Err(error) => {
+                        let cause = format!("its resolution cannot be applied: {error}");
+                        return Ok(self.error(made, &MergeFault::Resolution(card.id), &cause));
+                    }
                 };
                 terms.resolved = Some((card.id, answer.by.clone()));
                 self.take_in(at, made, tree, &terms)
@@ -117,13 +121,13 @@ impl Walk<'_, '_> {
                 others.push(self.name(*agent));
             }
         }
-        Ok(self.in_run(board::conflict(conflict, self.sides(made)?, &made.agent, &others)))
+        Ok(self.about(made, board::conflict(conflict, self.sides(made)?, &made.agent, &others)))
     }
 
-    pub(super) fn error(&self, made: &Contribution, cause: &str) -> Placed {
+    pub(super) fn error(&self, made: &Contribution, fault: &MergeFault, cause: &str) -> Placed {
         // What cannot be merged may well have no base to be told either.
         let sides = self.sides(made).ok();
-        self.failed(board::merge_error(&made.agent, Some(&made.snapshot), sides, cause))
+        self.failed(board::merge_error(&made.agent, Some(&made.snapshot), sides, fault, cause))
     }
 
     /// A merge that failed waits on its card, unless it was decided to do without.
@@ -134,7 +138,12 @@ impl Walk<'_, '_> {
         }
     }
 
-    pub(super) fn in_run(&self, card: Card) -> Card {
+    /// A card of an agent's work as it is now.
+    pub(super) fn about(&self, made: &Contribution, card: Card) -> Card {
+        self.in_run(Card { snapshot: Some(made.snapshot.clone()), ..card })
+    }
+
+    fn in_run(&self, card: Card) -> Card {
         board::in_run(card, self.question.facts.run.id())
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::held::Undecided;
 use super::origin::Origin;
 use super::{Placed, Previewed, Question};
-use crate::board;
+use crate::board::{self, MergeFault};
 use crate::git::{self, Merger};
 use crate::integrate::contribution::{Contribution, Work};
 use crate::integrate::currency::{Observation, currency, observation_key};
@@ -87,23 +87,24 @@ impl Walk<'_, '_> {
         let made = match &origin.work {
             Work::Absent(outcome) => return Ok((Placed::Absent(*outcome), None)),
             Work::Nothing => return Ok((Placed::Nothing, None)),
-            Work::Unusable { snapshot, cause } => {
-                return Ok((self.failed(board::merge_error(&task.name, snapshot.as_ref(), None, cause)), None));
+            Work::Unusable { snapshot, fault, cause } => {
+                let card = board::merge_error(&task.name, snapshot.as_ref(), None, fault, cause);
+                return Ok((self.failed(card), None));
             }
             Work::Made(made) => made.as_ref().clone(),
         };
         if origin.landed {
             return Ok((Placed::Contained, Some(true)));
         }
-        if let Some(cause) = self.taken(&made)? {
-            return Ok((self.error(&made, &cause), None));
+        if let Some((fault, cause)) = self.taken(&made)? {
+            return Ok((self.error(&made, &fault, &cause), None));
         }
         if let Some(foreign) = &origin.makings.foreign {
             let cause = format!(
                 "its fork point is made of {}, which is not in the target's history: what was taken out of it would come back",
                 foreign.short()
             );
-            return Ok((self.error(&made, &cause), None));
+            return Ok((self.error(&made, &MergeFault::ForeignFork, &cause), None));
         }
         let blocked = self.blocked(at);
         if !blocked.is_empty() {
@@ -139,24 +140,25 @@ impl Walk<'_, '_> {
             {
                 return Err(error.into());
             }
-            Err(error) => self.error(&made, &error.to_string()),
+            Err(error) => self.error(&made, &MergeFault::Git, &error.to_string()),
         };
         Ok((placed, merges))
     }
 
     /// Why an agent's work is somebody else's now, where it is: a person who put something on its branch may well expect that
     /// to be merged, and what is merged is the agent's last snapshot.
-    fn taken(&self, made: &Contribution) -> Result<Option<String>, Error> {
+    fn taken(&self, made: &Contribution) -> Result<Option<(MergeFault, String)>, Error> {
         let facts = &self.question.facts;
         let branch = RefName::agent_branch(facts.run.id(), &made.agent);
         let found = facts.repository.load_ref(&branch)?.filter(|at| at != made.snapshot.object());
         Ok(found.map(|at| {
             let (name, snapshot) = (branch.short(), made.snapshot.short());
-            format!(
+            let cause = format!(
                 "something else moved its branch `{name}` from {snapshot} to {at}: if that is not to be lost keep it by another \
                  name, then `git branch -f {name} {snapshot}`, or `sandbox retry {}`",
                 made.agent
-            )
+            );
+            (MergeFault::BranchTaken(at), cause)
         }))
     }
 

@@ -100,6 +100,7 @@ mod tests {
                 checkout: None,
                 rescue: None,
             }),
+            snapshot: None,
             resolution: None,
             answer: None,
             proposal: None,
