@@ -22,6 +22,7 @@ mod doctor;
 mod economy;
 mod flow;
 mod forecast;
+mod gate;
 mod going;
 mod history;
 mod hooks;
