@@ -13,6 +13,7 @@ mod clean;
 mod control;
 mod crash;
 mod damage;
+mod deaths;
 mod decide;
 mod degraded;
 mod denials;
