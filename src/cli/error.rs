@@ -37,6 +37,8 @@ struct Inner {
     hints: Vec<String>,
     details: Option<Details>,
     run: Option<RunId>,
+    /// How the command ends, where the kind does not say it.
+    exit: Option<Exit>,
 }
 
 impl Error {
@@ -49,6 +51,7 @@ impl Error {
             hints: Vec::new(),
             details: None,
             run: None,
+            exit: None,
         }))
     }
 
@@ -88,6 +91,15 @@ impl Error {
         self
     }
 
+    /// The same error, of a command that was asked to end: what could not be done for that was no wrong usage.
+    #[must_use]
+    pub fn ending_as(mut self, exit: Exit) -> Self {
+        if self.0.kind == ErrorKind::Usage {
+            self.0.exit = Some(exit);
+        }
+        self
+    }
+
     /// The run it is about.
     pub fn run(&self) -> Option<&RunId> {
         self.0.run.as_ref()
@@ -100,7 +112,7 @@ impl Error {
 
     /// The exit it leads to.
     pub fn exit(&self) -> Exit {
-        Exit::from(self.0.kind)
+        self.0.exit.unwrap_or_else(|| Exit::from(self.0.kind))
     }
 
     /// What it came from, the nearest first.

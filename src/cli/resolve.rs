@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::args::{ResolveArgs, SideArg};
 use super::board::{checked, sit_down, tell};
 use super::error::{Error, ErrorKind};
+use super::exit::Exit;
 use super::going::{self, leave};
 use super::printer::Printer;
 use super::select;
@@ -109,9 +110,15 @@ fn propose(
     };
     let proposed = going::threads()?.block_on(async {
         let signals = Signals::listen(leave)?;
-        desk.propose(card, &resolver, &signals).await
+        desk.propose(card, &resolver, &signals).await.map_err(|error| {
+            let error = Error::from(error).in_run(&run);
+            match signals.ending().and_then(|ending| Exit::from_code(ending.exit_code())) {
+                Some(exit) => error.ending_as(exit),
+                None => error,
+            }
+        })
     });
-    let proposed = proposed.map_err(|error| Error::from(error).in_run(&run))?;
+    let proposed = proposed?;
     let shown = ShownCard::new(proposed.clone(), insight(repository, &proposed));
     printer.answer(&shown.render(settings.look));
     printer.answer(&format!(

@@ -245,8 +245,11 @@ pub struct GitProgressState {
     pub baseline_untracked_paths: Vec<RepoPath>,
     /// How many ignored paths there were, folders counted once.
     pub baseline_ignored_count: u64,
-    /// SHA-256 of each file the user had changed, so that a later change of it shows.
+    /// SHA-256 of each file the user had changed, so that a later change of it shows; by its path as people are shown it.
     pub baseline_hashes: BTreeMap<String, String>,
+    /// The same of those whose path is another than what people are shown, which may be what another path is.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub baseline_byte_hashes: Vec<BaselineHash>,
     /// The run.
     pub session_id: RunId,
     /// The ref that keeps the base.
@@ -257,4 +260,69 @@ pub struct GitProgressState {
     /// The newest change.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_change_set: Option<GitChangeSet>,
+}
+
+/// What stood at a path whose name is no text, or has control characters in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BaselineHash {
+    /// The path.
+    pub path: RepoPath,
+    /// SHA-256 of what stood there.
+    pub sha256: String,
+}
+
+impl GitProgressState {
+    /// Takes down what stood at each path that the user had changed.
+    pub fn set_baseline_hashes(&mut self, hashes: BTreeMap<RepoPath, String>) {
+        let (plain, odd): (Vec<_>, Vec<_>) = hashes.into_iter().partition(|(path, _)| is_as_shown(path));
+        let shown = |(path, hash): &(RepoPath, String)| (path.to_string(), hash.clone());
+        // Where two paths are shown alike, the text is that of the one that is it.
+        self.baseline_hashes = odd.iter().chain(&plain).map(shown).collect();
+        self.baseline_byte_hashes = odd.into_iter().map(|(path, sha256)| BaselineHash { path, sha256 }).collect();
+    }
+
+    /// What stood at a path that the user had changed.
+    pub fn baseline_hash(&self, path: &RepoPath) -> Option<&str> {
+        let odd = self.baseline_byte_hashes.iter().find(|odd| odd.path == *path).map(|odd| &odd.sha256);
+        // What another path is shown as says nothing of this one.
+        let was_changed =
+            [&self.baseline_dirty_paths, &self.baseline_untracked_paths].iter().any(|it| it.contains(path));
+        let shown = || self.baseline_hashes.get(&path.to_string()).filter(|_| was_changed);
+        odd.or_else(shown).map(String::as_str)
+    }
+}
+
+/// Whether what people are shown of a path is the path.
+fn is_as_shown(path: &RepoPath) -> bool {
+    path.to_string().as_bytes() == path.as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_are_shown_alike_have_each_its_hash() {
+        let (text, bytes, plain) = (RepoPath::from(r"a\xff"), RepoPath::new(&b"a\xff"[..]), RepoPath::from("a"));
+        let hashes = [(&text, "1"), (&bytes, "2"), (&plain, "3")];
+        let mut state: GitProgressState = serde_json::from_value(serde_json::json!({
+            "enabled": true, "available": true, "baselineDirtyPaths": [bytes], "baselineUntrackedPaths": [],
+            "baselineIgnoredCount": 0, "baselineHashes": {r"a\xff": "1"}, "sessionId": "login-1", "checkpoints": [],
+        }))
+        .unwrap();
+        // As an older program wrote it.
+        assert_eq!(state.baseline_hash(&bytes), Some("1"));
+        for (some, expected) in [
+            (&hashes[..], [Some("1"), Some("2"), Some("3")]),
+            (&hashes[..1], [Some("1"), None, None]),
+            (&hashes[1..2], [None, Some("2"), None]),
+        ] {
+            state.baseline_dirty_paths = some.iter().map(|(path, _)| (*path).clone()).collect();
+            state.set_baseline_hashes(some.iter().map(|(path, hash)| ((*path).clone(), (*hash).to_owned())).collect());
+            let json = serde_json::to_string(&state).unwrap();
+            assert_eq!(serde_json::from_str::<GitProgressState>(&json).unwrap(), state);
+            assert_eq!([&text, &bytes, &plain].map(|path| state.baseline_hash(path)), expected, "{json}");
+        }
+    }
 }

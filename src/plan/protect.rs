@@ -11,7 +11,7 @@ use super::contract::ContractError;
 use super::glob::Glob;
 
 /// What is protected in every run.
-pub const PROTECTED: [&str; 21] = [
+pub const PROTECTED: [&str; 31] = [
     "**/.gitattributes",
     "**/.gitmodules",
     "**/.lfsconfig",
@@ -19,20 +19,30 @@ pub const PROTECTED: [&str; 21] = [
     ".gitlab-ci.yml",
     ".gitlab/**",
     ".circleci/**",
+    ".cirrus.yml",
+    ".cirrus.star",
     ".buildkite/**",
     ".forgejo/**",
     ".gitea/**",
+    ".tekton/**",
     ".woodpecker/**",
-    ".woodpecker.yml",
+    ".woodpecker*",
     ".travis.yml",
+    ".appveyor.yml",
+    "appveyor.yml",
     ".drone.yml",
     "azure-pipelines.yml",
+    "azure-pipelines.yaml",
+    ".azure-pipelines/**",
     "bitbucket-pipelines.yml",
     "Jenkinsfile",
     ".githooks/**",
     ".husky/**",
     ".pre-commit-config.yaml",
-    "lefthook.yml",
+    ".pre-commit-config.yml",
+    "lefthook.*",
+    ".lefthook.*",
+    ".lefthook/**",
 ];
 
 /// The protected paths of a plan, ready to judge.
@@ -137,11 +147,58 @@ mod tests {
             (".github/workflows/ci.yml", &[".github/dependabot.yml", "**"], Some(".github/**")),
             (".gitlab-ci.yml", &["*.yml"], Some(".gitlab-ci.yml")),
             (".gitlab-ci.yml", &[".gitlab-ci.yml"], None),
+            (".woodpecker.yaml", &[".woodpecker.yaml"], None),
+            (".woodpecker/a.yml", &[".woodpecker/**"], None),
+            (".pre-commit-config.yml", &[".pre-commit-config.yaml"], Some(".pre-commit-config.yml")),
             ("tests/gate/a", &["tests/**"], Some("tests/gate/**")),
             ("tests/gate/a", &["tests/gate/**"], None),
             ("tests/gate/a", &["tests/gate/b", "tests/**"], Some("tests/gate/**")),
         ] {
             assert_eq!(holds(path, owns).as_deref(), held, "{path} {owns:?}");
+        }
+    }
+
+    /// What runs by itself, on a forge or at a commit, under each name that its program looks for.
+    #[test]
+    fn what_runs_by_itself_is_protected() {
+        for path in [
+            ".github/workflows/ci.yml",
+            ".gitlab-ci.yml",
+            ".gitlab/ci/build.yml",
+            ".circleci/config.yml",
+            ".cirrus.yml",
+            ".cirrus.star",
+            ".buildkite/pipeline.yml",
+            ".forgejo/workflows/ci.yml",
+            ".gitea/workflows/ci.yaml",
+            ".tekton/push.yaml",
+            ".woodpecker/test.yml",
+            ".woodpecker.yml",
+            ".woodpecker.yaml",
+            ".travis.yml",
+            ".appveyor.yml",
+            "appveyor.yml",
+            ".drone.yml",
+            "azure-pipelines.yml",
+            "azure-pipelines.yaml",
+            ".azure-pipelines/build.yml",
+            "bitbucket-pipelines.yml",
+            "Jenkinsfile",
+            ".githooks/pre-commit",
+            ".husky/pre-push",
+            ".pre-commit-config.yaml",
+            ".pre-commit-config.yml",
+            "lefthook.yml",
+            "lefthook.yaml",
+            ".lefthook.yml",
+            ".lefthook.toml",
+            ".lefthook/pre-commit/lint.sh",
+        ] {
+            assert!(holds(path, &["**"]).is_some(), "{path}");
+            assert_eq!(holds(path, &[path]), None, "{path}");
+        }
+        for path in ["docs/lefthook.yml", "src/azure-pipelines.yaml", "lefthook", "woodpecker.yml"] {
+            assert_eq!(holds(path, &["**"]), None, "{path}");
         }
     }
 

@@ -60,6 +60,7 @@ impl Journal {
             baseline_untracked_paths: Vec::new(),
             baseline_ignored_count: 0,
             baseline_hashes: std::collections::BTreeMap::new(),
+            baseline_byte_hashes: Vec::new(),
             session_id: run(),
             session_ref: None,
             checkpoints: Vec::new(),

@@ -32,7 +32,7 @@ use crate::change::Capturer;
 use crate::model::RunId;
 use crate::model::plan::RunSettings;
 use crate::store::lock::RunLock;
-use crate::store::{JournalWriter, RunDir, Trash, Workplace, Workplaces};
+use crate::store::{JournalWriter, RunDir, Trash, Workplace, Workplaces, atomic};
 use crate::workspace::{Workspace, remove};
 
 /// What may go.
@@ -201,6 +201,8 @@ impl Cleaning {
         let (recorder, settings) = tokio::task::block_in_place(|| {
             site.require_writable()?;
             let lock = RunLock::try_acquire(&folder)?;
+            // The lock is ours: nobody else writes here.
+            atomic::remove_unfinished(folder.root())?;
             let settings = load_settings(&folder)?;
             let (writer, opened) = JournalWriter::open(&folder, lock, site.clock.clone())?;
             let recorder = Recorder::new(writer, &opened.events, Box::new(Quiet));

@@ -23,7 +23,7 @@ use crate::model::event::{CardClosed, EventKind, Subject};
 use crate::model::{AgentName, CardId, CommitId, RefName, RepoPath, RunId, TreeId};
 use crate::store::lock::RunLock;
 use crate::store::{JournalWriter, Occupant, Record, RunDir, Workplace};
-use crate::workspace::{merge_by_hand, remove};
+use crate::workspace::{is_being_made, is_made, merge_by_hand, remove};
 
 /// How many paths an answer names.
 const NAMED: usize = 5;
@@ -61,7 +61,9 @@ impl Desk {
         let (writer, opened) = JournalWriter::open(run, lock, site.clock.clone())?;
         let recorder = Recorder::new(writer, &opened.events, Box::new(Quiet));
         let site = site.of_run(run, &load_settings(run)?)?;
-        Ok(Self { site, recorder })
+        let desk = Self { site, recorder };
+        desk.clear_away();
+        Ok(desk)
     }
 
     /// The repository that the cards are about.
@@ -171,8 +173,16 @@ impl Desk {
         let place = self.place(&card.id);
         let matter = self.matter(&card)?;
         if place.worktree().symlink_metadata().is_ok() {
-            self.require_merging(&matter)?;
-            return Ok((place.worktree().to_owned(), false));
+            match (self.require_merging(&matter), is_being_made(&place)) {
+                (Ok(_), false) => return Ok((place.worktree().to_owned(), false)),
+                // A program died before it told so, or while it was at it.
+                (Ok(_), true) => {
+                    is_made(&place)?;
+                    return Ok((place.worktree().to_owned(), true));
+                }
+                (Err(_), true) => {}
+                (Err(error), false) => return Err(error),
+            }
         }
         let sides = [&matter.sides.ours, &matter.sides.theirs];
         let reason = format!("sandbox {} card {}", self.recorder.run().id(), card.id);
@@ -184,19 +194,15 @@ impl Desk {
 
     /// Resolves a conflict with what was merged by hand in the folder of [`Self::edit`], and removes the folder.
     pub fn done(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
+        if let Some(done) = self.done_before(card)? {
+            return Ok(done);
+        }
         let card = self.open_card(card, AnswerKind::Resolved)?;
         let matter = self.matter(&card)?;
         let (place, admin_dir) = self.require_merging(&matter)?;
         let repository = &self.site.repository;
         let unmerged = repository.load_unmerged(place.worktree())?;
-        // What was committed has gone through the user's own git, filters and all.
-        let committed = repository.load_committed_merge(place.worktree(), &matter.sides.theirs)?;
-        let tree = if let Some(tree) = committed {
-            tree
-        } else {
-            self.require_unfiltered(&matter, place.worktree(), "commit the merge there first")?;
-            repository.load_merged_by_hand(place.worktree(), &admin_dir)?
-        };
+        let tree = self.merged_in(&matter, &place, &admin_dir)?;
         self.require_only_conflicting(&matter, &tree)?;
         let left = repository.load_chosen(&matter.conflict, &matter.conflict.tree)?;
         let chosen = self.site.repository.load_chosen(&matter.conflict, &tree)?;
@@ -215,13 +221,52 @@ impl Desk {
         Ok(closed)
     }
 
+    /// The card, where [`Self::done`] had closed it and died before its folder was gone: what lies there is what was chosen, so
+    /// that nothing goes with it.
+    fn done_before(&self, card: &CardId) -> Result<Option<Card>, Error> {
+        let card = self.known_card(card)?;
+        let place = self.place(&card.id);
+        let (CardState::Closed, Some(answer)) = (card.state, &card.answer) else { return Ok(None) };
+        let (repository, is_there) = (&self.site.repository, place.worktree().symlink_metadata().is_ok());
+        if answer.resolved.is_empty() || !is_there && !self.is_listed(&place)? {
+            return Ok(None);
+        }
+        if is_there {
+            // Where that cannot be told any more, the folder stays, and the card is closed as before.
+            let Ok(matter) = self.matter(&card) else { return Ok(None) };
+            let Ok((_, admin_dir)) = self.require_merging(&matter) else { return Ok(None) };
+            let Ok(tree) = self.merged_in(&matter, &place, &admin_dir) else { return Ok(None) };
+            let is_only_that = self.require_only_conflicting(&matter, &tree).is_ok();
+            let chosen = repository.load_chosen(&matter.conflict, &tree)?;
+            if !is_only_that || resolved_paths(chosen) != answer.resolved {
+                return Ok(None);
+            }
+        }
+        remove(repository, &self.site.state, &place)?;
+        Ok(Some(card))
+    }
+
+    /// What was merged by hand, as a tree.
+    fn merged_in(&self, matter: &Matter<'_>, place: &Workplace, admin_dir: &Path) -> Result<TreeId, Error> {
+        let repository = &self.site.repository;
+        // What was committed has gone through the user's own git, filters and all.
+        if let Some(tree) = repository.load_committed_merge(place.worktree(), &matter.sides.theirs)? {
+            return Ok(tree);
+        }
+        self.require_unfiltered(matter, place.worktree(), "commit the merge there first")?;
+        Ok(repository.load_merged_by_hand(place.worktree(), admin_dir)?)
+    }
+
+    fn is_listed(&self, place: &Workplace) -> Result<bool, Error> {
+        Ok(self.site.repository.load_worktrees()?.iter().any(|worktree| worktree.path == place.worktree()))
+    }
+
     /// Removes the folder of [`Self::edit`] with what was done in it.
     pub fn discard_edit(&self, card: &CardId) -> Result<PathBuf, Error> {
         let card = self.known_card(card)?;
         let place = self.place(&card.id);
         // Also what a program that died left of one: a folder without an entry, or an entry without its folder.
-        let listed = self.site.repository.load_worktrees()?.iter().any(|worktree| worktree.path == place.worktree());
-        if !listed && place.worktree().symlink_metadata().is_err() {
+        if !self.is_listed(&place)? && place.worktree().symlink_metadata().is_err() {
             let why = "it is not being merged by hand".to_owned();
             return Err(refused(&card.id, AnswerKind::Resolved, why));
         }

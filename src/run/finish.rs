@@ -184,8 +184,8 @@ impl Finish<'_> {
         let (Some(started), Some(candidate)) = (&state.started, &state.candidate) else {
             return Ok(gate::Facts { ended_early, ..gate::Facts::default() });
         };
-        let before = &started.baseline.baseline_hashes;
-        if before.is_empty() || self.site.repository.top_level().is_none() {
+        let before = &started.baseline;
+        if before.baseline_hashes.is_empty() || self.site.repository.top_level().is_none() {
             return Ok(gate::Facts { ended_early, ..gate::Facts::default() });
         }
         let now = self.site.repository.load_status()?.hashes;
@@ -193,7 +193,9 @@ impl Finish<'_> {
         let user_files_changed = changes
             .iter()
             .map(|change| &change.path)
-            .filter(|path| before.get(&path.to_string()).is_some_and(|hash| now.get(path) != Some(hash)))
+            .filter(|path| {
+                before.baseline_hash(path).is_some_and(|hash| now.get(path).map(String::as_str) != Some(hash))
+            })
             .cloned()
             .collect::<Vec<RepoPath>>();
         Ok(gate::Facts { user_files_changed, ended_early })

@@ -119,6 +119,7 @@ fn baseline() -> GitProgressState {
         baseline_untracked_paths: Vec::new(),
         baseline_ignored_count: 0,
         baseline_hashes: std::collections::BTreeMap::new(),
+        baseline_byte_hashes: Vec::new(),
         session_id: "login-1".parse().unwrap(),
         session_ref: None,
         checkpoints: Vec::new(),

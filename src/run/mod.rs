@@ -30,6 +30,7 @@ pub mod insight;
 mod inventory;
 mod isolation;
 mod keep;
+mod leftovers;
 mod mend_pins;
 mod pins;
 mod places;

@@ -125,7 +125,7 @@ impl Desk {
         Ok(self.site.repository.swap_refs(&[RefEdit::Delete { name, old }], "sandbox: proposal")?.require()?)
     }
 
-    fn resolver_place(&self, card: &CardId) -> Workplace {
+    pub(super) fn resolver_place(&self, card: &CardId) -> Workplace {
         self.site.workplaces.place(self.recorder.run().id(), &Occupant::Resolver(card.clone()))
     }
 

@@ -175,6 +175,7 @@ fn baseline(site: &Site, head: &Head, run: &RunId) -> Result<GitProgressState, E
         baseline_untracked_paths: Vec::new(),
         baseline_ignored_count: 0,
         baseline_hashes: std::collections::BTreeMap::new(),
+        baseline_byte_hashes: Vec::new(),
         session_id: run.clone(),
         session_ref: Some(RefName::base(run)),
         checkpoints: vec![baseline_checkpoint(head)],
@@ -185,7 +186,7 @@ fn baseline(site: &Site, head: &Head, run: &RunId) -> Result<GitProgressState, E
         state.baseline_dirty_paths = status.changed.iter().map(|entry| entry.path.clone()).collect();
         state.baseline_untracked_paths = status.untracked;
         state.baseline_ignored_count = status.ignored as u64;
-        state.baseline_hashes = status.hashes.into_iter().map(|(path, hash)| (path.to_string(), hash)).collect();
+        state.set_baseline_hashes(status.hashes);
     }
     Ok(state)
 }

@@ -5,7 +5,11 @@ use super::create::lock;
 use super::error::Error;
 use crate::git::Repository;
 use crate::model::CommitId;
-use crate::store::{StateDir, Workplace, atomic};
+use crate::store::{StateDir, Trash, Workplace, atomic};
+
+/// What lies in the private folder as long as the worktree is being made. Without it a folder that a program that died left
+/// half made, and one in which the person gave the merge up, look alike.
+const BEING_MADE: &str = "being-made";
 
 /// Makes it, with the merge of `theirs` into `ours` under way, by the merge attributes of `target`.
 pub fn merge_by_hand(
@@ -19,6 +23,8 @@ pub fn merge_by_hand(
     if let Some(parent) = place.worktree().parent() {
         atomic::create_dir(parent)?;
     }
+    atomic::create_dir(place.private())?;
+    atomic::write(&place.private().join(BEING_MADE), b"")?;
     let added = {
         let _lock = lock(state)?;
         repository.add_worktree(&Repository::merge_addition(place.worktree(), ours, reason))?
@@ -27,5 +33,17 @@ pub fn merge_by_hand(
     if begun.is_err() {
         super::remove::undo(repository, state, place, None);
     }
-    Ok(begun?)
+    begun?;
+    is_made(place)
+}
+
+/// Whether it was never told that the folder is ready: nobody can have worked in it.
+pub fn is_being_made(place: &Workplace) -> bool {
+    place.private().join(BEING_MADE).symlink_metadata().is_ok()
+}
+
+/// Has the folder be the person's from now on.
+pub fn is_made(place: &Workplace) -> Result<(), Error> {
+    Trash::of_workplace(place).discard(place.private())?;
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! What a card tells a person: what each side has, what that speaks for, what happened so far, and commands that exist.
 
+use std::cell::Cell;
 use std::fs;
 
 use clap::Parser;
@@ -8,6 +9,7 @@ use worktree_sandbox::cli::Cli;
 
 use crate::decide::{CONFLICT, SCOPE, card, id, world};
 use crate::flow::plan;
+use crate::going::Going;
 use crate::world::{World, lines};
 
 /// Two agents that conflict at many paths, in every way that leaves a card readable.
@@ -495,4 +497,75 @@ fn a_card_of_a_fork_point_is_kept() {
     assert_eq!(show(&world, &id)["excerpts"], shown["excerpts"]);
     assert_eq!(shown["history"].as_array().unwrap().len(), 1, "it was opened once: {shown:#}");
     world.sandbox(&["board", "resolve", &id, "--take", "ours"]).expect(0);
+}
+
+/// An agent for each lane, all at once: while one works, one waits for it, and the others have ended in every way.
+const LANES: &str = r#"
+[run]
+name = "lanes"
+jobs = 6
+[verify]
+command = ["true"]
+[agents.waits]
+owns = ["docs/waits"]
+after = ["works"]
+run = ["true"]
+[agents.works]
+owns = ["docs/works"]
+run = ["sh", "-ec", "echo working; exec sleep 86561"]
+[agents.ready]
+owns = ["docs/ready"]
+run = ["sh", "-ec", "echo ready > docs/ready"]
+[agents.asks]
+owns = ["docs/asks"]
+run = ["sh", "-ec", "echo asks > docs/asks; sandbox ask --owns src/a.txt --why more"]
+[agents.idle]
+owns = ["docs/idle"]
+run = ["true"]
+[agents.fails]
+owns = ["docs/fails"]
+run = ["sh", "-ec", "echo fails > docs/fails; exit 3"]
+"#;
+
+#[test]
+fn every_lane_is_told_while_the_run_is_at_work() {
+    let world = World::new();
+    let mut going = Going::start(&world, &["run", &plan(&world, LANES), "--json"]);
+    let (ended, works) = (Cell::new(0), Cell::new(false));
+    going.wait_for(|event| {
+        works.set(works.get() || event["type"] == "turn.started" && event["agent"] == "works");
+        ended.set(ended.get() + usize::from(event["type"] == "attempt.finished"));
+        works.get() && ended.get() == 4
+    });
+    let lanes = ["waiting", "running", "checking", "needs-human", "merged", "blocked"];
+    let agents = ["waits", "works", "ready", "asks", "idle", "fails"];
+    let board = world.sandbox(&["board", "--json"]).expect(0).json()["data"].clone();
+    let standings = board["agents"].as_array().unwrap();
+    assert_eq!(standings.len(), 6, "{board:#}");
+    for ((standing, agent), lane) in standings.iter().zip(agents).zip(lanes) {
+        assert_eq!((&standing["agent"], &standing["lane"]), (&json!(agent), &json!(lane)), "{board:#}");
+        assert!(!standing["reason"].as_str().unwrap().is_empty(), "{board:#}");
+        assert_eq!(standing["cards"].as_array().unwrap().len(), usize::from(agent == "asks"), "{board:#}");
+    }
+    let cards: Vec<(&str, usize)> = board["lanes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lane| (lane["name"].as_str().unwrap(), lane["cards"].as_array().unwrap().len()))
+        .collect();
+    assert_eq!(cards, [("needs-human", 1), ("closed", 0)]);
+    // The same in text: the card, then each agent below the other, in the order of the lanes.
+    let text = world.sandbox(&["board"]).expect(0).stdout;
+    let id = board["lanes"][0]["cards"][0]["id"].as_str().unwrap();
+    assert!(text.starts_with("needs a decision\n") && text.contains(&format!("  {id}  scope_request  asks")), "{text}");
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .skip_while(|line| !line.contains("LANE"))
+        .skip(1)
+        .map(|line| line.split_whitespace().take(2).collect())
+        .collect();
+    let expected: Vec<[&str; 2]> = lanes.into_iter().zip(agents).map(|(lane, agent)| [lane, agent]).collect();
+    assert_eq!(rows, expected, "{text}");
+    world.sandbox(&["stop"]).expect(0);
+    going.wait().expect(143);
 }

@@ -244,3 +244,52 @@ fn worktrees_of_a_run_that_was_begun_elsewhere_are_found() {
     left.sort();
     assert_eq!(left, [".private", ".trash"]);
 }
+
+/// Has a run be of long ago: all that its journal tells happened then.
+fn age(world: &World, run: &str) {
+    let journal = world.store().join(format!("runs/{run}/journal.jsonl"));
+    let text = fs::read_to_string(&journal).unwrap();
+    let line = |line: &str| {
+        let mut event: Value = serde_json::from_str(line).unwrap();
+        let at = event["timestamp"].as_str().unwrap();
+        event["timestamp"] = format!("2020-01-01{}", &at[10..]).into();
+        event.to_string() + "\n"
+    };
+    fs::write(journal, text.lines().map(line).collect::<String>()).unwrap();
+}
+
+/// What the limits say goes is what goes: the worktrees alone, or with `--records` all of the run.
+#[test]
+fn what_is_old_or_beyond_what_is_kept_goes_and_nothing_else() {
+    let world = three();
+    let root = root(&world);
+    let left = || -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(&root).unwrap().flatten().map(|it| it.file_name().into_string().unwrap()).collect();
+        names.retain(|name| !name.starts_with('.') && !name.ends_with("--verify"));
+        names.sort();
+        names
+    };
+    let refs = world.git(&["for-each-ref"]);
+    age(&world, "b-2");
+    assert_eq!(gone(&world, "worktrees", &["--older-than", "30d"]), ["b-2"]);
+    assert_eq!(left(), ["a-1--a", "c-3--c"], "neither the older one by number, which is not as old, nor the newest");
+    // One of the newest stays, however old it is.
+    age(&world, "c-3");
+    assert_eq!(gone(&world, "worktrees", &["--older-than", "30d", "--keep", "1"]), Vec::<String>::new());
+    assert_eq!(gone(&world, "worktrees", &["--keep", "1"]), ["a-1"]);
+    assert_eq!(left(), ["c-3--c"]);
+    assert_eq!(gone(&world, "worktrees", &["--keep", "1"]), Vec::<String>::new(), "a second time there is nothing");
+    assert_eq!(world.git(&["for-each-ref"]), refs, "what they made is kept");
+    // The same of records.
+    assert_eq!(gone(&world, "records", &["--records", "--older-than", "30d", "--keep", "1"]), ["b-2"]);
+    let listed = world.sandbox(&["runs", "--json"]).expect(0).json();
+    let names: Vec<&str> =
+        listed["data"]["runs"].as_array().unwrap().iter().map(|run| run["run"].as_str().unwrap()).collect();
+    assert_eq!(names, ["c-3", "a-1"]);
+    for run in ["a-1", "b-2", "c-3"] {
+        let is_there = !world.git(&["for-each-ref", &format!("refs/sandbox/{run}")]).is_empty();
+        assert_eq!(is_there, run != "b-2", "{run}");
+    }
+    assert_eq!(world.read("docs/b"), "b\n", "what landed stays");
+}

@@ -84,10 +84,13 @@ fn status(world: &World) -> Value {
     world.sandbox(&["status", "--json"]).expect(0).json()["data"].clone()
 }
 
-/// What a run comes to: the trees that its branches and the target have, its cards, and how each agent stands.
+/// What a run comes to: the trees that its branches and the target have, and those that its other refs keep, its cards with
+/// what became of each, and how each agent stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) trees: BTreeMap<String, String>,
+    /// Of each agent's turns the last: a run that died has more attempts than one that did not.
+    pins: BTreeMap<String, String>,
     cards: Vec<String>,
     agents: Vec<String>,
 }
@@ -102,9 +105,11 @@ impl Outcome {
         let lanes = board["data"]["lanes"].as_array().unwrap().iter();
         let cards = lanes.flat_map(|lane| lane["cards"].as_array().unwrap());
         let agents = now["agents"].as_array().unwrap().iter();
+        assert_turns_are_kept(world);
         Self {
             trees: trees.map(|(name, tree)| (name.to_owned(), tree.to_owned())).collect(),
-            cards: cards.map(|card| format!("{} {}", card["id"], card["kind"])).collect(),
+            pins: pins(world),
+            cards: cards.map(of_card).collect(),
             agents: agents.map(|row| format!("{} {} {}", row["agent"], row["state"], row["merge"]["result"])).collect(),
         }
     }
@@ -112,13 +117,56 @@ impl Outcome {
     /// As if the run had been the first.
     pub(crate) fn renumber(&mut self) {
         let name = |name: &String| name.replace("quick-2/", "quick-1/");
-        self.trees = self.trees.iter().map(|(branch, tree)| (name(branch), tree.clone())).collect();
+        for trees in [&mut self.trees, &mut self.pins] {
+            *trees = trees.iter().map(|(reference, tree)| (name(reference), tree.clone())).collect();
+        }
     }
 }
 
-/// What an undisturbed run comes to.
+/// A card, with what was said to it.
+fn of_card(card: &Value) -> String {
+    ["id", "kind", "state", "agents", "paths", "resolution"].map(|key| card[key].to_string()).join(" ")
+}
+
+/// The trees that the program's own refs keep. Of an agent's turns the last alone, by no number.
+fn pins(world: &World) -> BTreeMap<String, String> {
+    let listed = world.git(&["for-each-ref", "--format=%(refname) %(tree)", "refs/sandbox"]);
+    let mut last: BTreeMap<String, ((u32, u32), String)> = BTreeMap::new();
+    let mut pins = BTreeMap::new();
+    for (name, tree) in listed.lines().filter_map(|line| line.split_once(' ')) {
+        let (folder, own) = name.rsplit_once('/').unwrap();
+        let numbers = own.split_once('.').and_then(|(attempt, turn)| Some((attempt.parse().ok()?, turn.parse().ok()?)));
+        match numbers {
+            Some(turn) if last.get(folder).is_some_and(|(other, _)| *other > turn) => {}
+            Some(turn) => drop(last.insert(folder.to_owned(), (turn, tree.to_owned()))),
+            None => drop(pins.insert(name.to_owned(), tree.to_owned())),
+        }
+    }
+    pins.extend(last.into_iter().map(|(folder, (_, tree))| (format!("{folder}/last turn"), tree)));
+    pins
+}
+
+/// Asserts that every turn that a journal tells of is kept by its ref, at the very commit.
+#[track_caller]
+fn assert_turns_are_kept(world: &World) {
+    let listed = world.git(&["for-each-ref", "--format=%(refname) %(objectname)", "refs/sandbox"]);
+    let kept: BTreeMap<&str, &str> = listed.lines().filter_map(|line| line.split_once(' ')).collect();
+    for run in fs::read_dir(world.store().join("runs")).into_iter().flatten().flatten() {
+        let journal = fs::read_to_string(run.path().join("journal.jsonl")).unwrap_or_default();
+        for event in journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+            if event["type"] == "turn.finished" {
+                let text = |value: &Value| value.as_str().unwrap().to_owned();
+                let [run, agent, turn] = ["runId", "agent", "turn"].map(|key| text(&event[key]));
+                let name = format!("refs/sandbox/{run}/{agent}/{turn}");
+                assert_eq!(kept.get(name.as_str()), Some(&text(&event["data"]["snapshot"]).as_str()), "{name}");
+            }
+        }
+    }
+}
+
+/// What an undisturbed run comes to, in a checkout with a change of the user's own.
 pub(crate) fn undisturbed(text: &str, code: i32) -> Outcome {
-    let world = World::new();
+    let (world, _) = world_with_changes();
     world.sandbox(&["run", &plan(&world, text), "--land"]).expect(code);
     Outcome::of(&world)
 }
@@ -384,6 +432,68 @@ fn killed_over_its_cards_a_run_opens_each_once() {
     }
 }
 
+/// The plan grants what an agent asks for, and another attempt follows that has it.
+const ASKS: &str = r#"
+[run]
+name = "quick"
+[verify]
+command = ["test", "-f", "docs/more"]
+[agents.asks]
+owns = ["docs/asks"]
+may_ask = ["docs/more"]
+run = ["sh", "-ec", """
+if test -n "$SANDBOX_GRANTED"; then echo more > docs/more; exit 0; fi
+echo asks > docs/asks; sandbox ask --owns docs/more --why more"""]
+"#;
+
+#[test]
+fn killed_over_a_grant_it_is_granted_once() {
+    let expected = undisturbed(ASKS, 0);
+    assert_eq!(expected.cards.len(), 1, "{expected:?}");
+    for place in [
+        "journal card.opened before:1",
+        "journal card.opened after:1",
+        "journal card.closed after:1",
+        "journal attempt.finished after:1",
+        "journal attempt.started after:2",
+    ] {
+        let (world, _) = world_with_changes();
+        assert!(run_to_death(&world, &["run", &plan(&world, ASKS), "--land"], place), "{place} never came");
+        assert_is_cut_short(&world, place);
+        world.sandbox(&["resume"]).expect(0);
+        assert_eq!(Outcome::of(&world), expected, "{place}");
+        let started = attempts_started(&world, "quick-1");
+        assert_eq!(started.last().unwrap()["granted"], serde_json::json!(["docs/more"]), "{place}");
+    }
+}
+
+/// The data of each `attempt.started` in a run's journal.
+fn attempts_started(world: &World, run: &str) -> Vec<Value> {
+    let journal = fs::read_to_string(world.store().join(format!("runs/{run}/journal.jsonl"))).unwrap();
+    let events = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.filter(|event| event["type"] == "attempt.started").map(|event| event["data"].clone()).collect()
+}
+
+/// What an attempt begins with is on disk before anything of the agent runs: killed at its first moment, it is known what it
+/// changed.
+#[test]
+fn what_an_attempt_begins_with_outlives_a_death_at_its_first_moment() {
+    for place in ["journal attempt.started after:1", "journal turn.started before:1", "journal turn.started after:1"] {
+        let (world, _) = world_with_changes();
+        assert!(run_to_death(&world, &["run", &plan(&world, QUICK), "--land"], place), "{place} never came");
+        let started = attempts_started(&world, "quick-1");
+        assert_eq!(started.len(), 1, "{place}");
+        let base = world.git(&["rev-parse", "refs/sandbox/quick-1/a/1.0"]);
+        assert_eq!(started[0]["baseRef"], base.as_str(), "{place}");
+        assert_eq!(started[0]["forkPoint"], world.git(&["rev-parse", "main"]).as_str(), "{place}");
+        // Whatever git cleans up.
+        world.git(&["reflog", "expire", "--expire=now", "--all"]);
+        world.git(&["gc", "-q", "--prune=now"]);
+        assert_eq!(world.git(&["cat-file", "-t", &base]), "commit", "{place}");
+        world.sandbox(&["resume"]).expect(0);
+    }
+}
+
 /// Every place of a run, one after the other, and as many deaths again of what goes on with it. Takes minutes.
 #[test]
 #[ignore = "takes minutes"]
@@ -460,7 +570,7 @@ fn killed_while_it_integrates_a_run_lands_all_of_it_or_nothing() {
     let expected = undisturbed(QUICK, 0);
     for (call, nth) in [("*merge-tree*", 2), ("*update-ref*candidate*", 1)] {
         let death = Death { call, nth, git_goes_on: false };
-        let world = World::new();
+        let (world, _) = world_with_changes();
         fatal_git(&world, death);
         let ran = world.sandbox(&["run", &plan(&world, QUICK)]);
         assert_eq!(ran.code, None, "{death:?} {ran:?}");
@@ -533,6 +643,10 @@ turns = [
 fn killed_in_the_middle_of_a_turn_nothing_is_lost() {
     let world = World::new();
     kill_at(&world, LONG, "long-1--one/docs/untracked", "sleep 86501");
+    // From what it began with it can be told what it changed.
+    let started = attempts_started(&world, "long-1");
+    let base = world.git(&["rev-parse", "refs/sandbox/long-1/one/1.0"]);
+    assert_eq!((started.len(), &started[0]["baseRef"]), (1, &Value::from(base)));
     // The turns before are there, the one that the agent ended itself included.
     for (turn, words) in [("1.1", "+first"), ("1.2", "+live")] {
         let patch = world.sandbox(&["inspect", "one", "--turn", turn, "--patch"]).expect(0).stdout;

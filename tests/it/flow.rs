@@ -470,6 +470,28 @@ run = ["sh", "-ec", "echo $SANDBOX_ATTEMPT >> docs/two; sed -i 's/a line 10/two/
     assert_eq!(world.read("docs/two"), "3\n");
     assert!(world.read("src/a.txt").contains("one and two"));
     assert_eq!(world.git(&["show", "refs/sandbox/again-1/two/2.1:docs/two"]), "1\n2", "the old work is still kept");
+    // Each attempt changed what it did itself: what was there when it began, be it its own of before or what others made and
+    // was merged, is none of it.
+    let record = |turn: &str| -> Value {
+        let file = world.store().join(format!("runs/again-1/agents/two/turns/{turn}.json"));
+        serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+    };
+    for (turn, paths, patch) in [
+        ("1.1", &["docs/two", "src/a.txt"][..], "+1\n"),
+        ("2.1", &["docs/two"], "+2\n"),
+        ("3.1", &["docs/two", "src/a.txt"], "+3\n"),
+    ] {
+        let record = record(turn);
+        assert_eq!(record["changeSet"]["changedPaths"], Value::from(paths), "{turn}: {record:#}");
+        assert_eq!(
+            record["baseRef"].as_str().unwrap(),
+            world.git(&["rev-parse", &format!("refs/sandbox/again-1/two/{}.0", &turn[..1])])
+        );
+        let shown = world.sandbox(&["inspect", "two", "--turn", turn, "--patch"]).expect(0).stdout;
+        assert!(shown.contains(patch) && !shown.contains("docs/one"), "{turn}: {shown}");
+    }
+    let last = world.sandbox(&["inspect", "two", "--turn", "3.1", "--patch"]).expect(0).stdout;
+    assert!(last.contains("-one\n+one and two\n"), "it began on what `one` made: {last}");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::fs;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::decide::{CONFLICT, card, id, land, world};
+use crate::going::{Going, assert_none_left, processes_with, until};
 use crate::world::World;
 
 fn with<'a>(id: &'a str, script: &'a str) -> Vec<&'a str> {
@@ -167,4 +169,60 @@ fn a_hostile_command_gets_nothing() {
     world.sandbox(&["board", "resolve", &id, "--accept"]).expect(0);
     assert_eq!(land(&world), "both");
     assert!(!canary.exists());
+}
+
+/// A command that is ended while it works: by a key, or with the program. Nothing of it is left, and nothing is decided.
+#[test]
+fn a_command_that_is_cut_short_leaves_the_card_as_it_was() {
+    for (signal, marker, code) in
+        [(Signal::SIGINT, 1, Some(130)), (Signal::SIGTERM, 2, Some(143)), (Signal::SIGKILL, 3, None)]
+    {
+        let world = world(CONFLICT);
+        let id = id(&world);
+        let state =
+            || (world.picture(), world.git(&["worktree", "list"]), world.git(&["for-each-ref"]), show(&world, &id));
+        let before = state();
+        // It is half done, has a child that went away, and does not listen. What started it has the number in no word.
+        let script = format!(
+            "trap '' INT TERM; echo both > docs/shared; n=$((86570 + {marker})); setsid sleep $n & while :; do sleep $n; done"
+        );
+        let marker = format!("sleep 8657{marker}");
+        let going = Going::start(&world, &with(&id, &script));
+        until("it is at work", || (processes_with(&marker).len() > 1).then_some(()));
+        going.signal(signal);
+        match code {
+            Some(code) => {
+                let ran = going.wait().expect(code);
+                assert!(ran.stdout.is_empty() && ran.stderr.contains("was stopped"), "{ran:?}");
+                assert_eq!(state(), before, "{signal}");
+            }
+            None => drop(going.wait_dead()),
+        }
+        assert_none_left(&marker);
+        assert_eq!((card(&world)["state"].as_str(), world.picture()), (Some("needs-human"), before.0.clone()));
+        assert_eq!(show(&world, &id).get("proposal"), None, "{signal}");
+        world.sandbox(&["merge"]).expect(5);
+        // Whatever is said next finds nothing of it.
+        world.sandbox(&with(&id, "echo both > docs/shared")).expect(0);
+        assert_eq!(world.git(&["worktree", "list"]), before.1, "{signal}");
+        world.sandbox(&["board", "resolve", &id, "--accept"]).expect(0);
+        assert_eq!(land(&world), "both");
+    }
+}
+
+/// A command died with the program, and a person decides otherwise: its folders go all the same.
+#[test]
+fn what_a_killed_command_left_goes_with_the_next_word() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    let listed = world.git(&["worktree", "list"]);
+    let going = Going::start(&world, &with(&id, "echo both > docs/shared; exec sleep $((86570 + 4))"));
+    until("it is at work", || (!processes_with("sleep 86574").is_empty()).then_some(()));
+    going.signal(Signal::SIGKILL);
+    drop(going.wait_dead());
+    assert_ne!(world.git(&["worktree", "list"]), listed, "its folder is there");
+    world.sandbox(&["board", "resolve", &id, "--take", "theirs"]).expect(0);
+    assert_none_left("sleep 86574");
+    assert_eq!(world.git(&["worktree", "list"]), listed);
+    assert_eq!(land(&world), "from b");
 }

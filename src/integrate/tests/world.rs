@@ -256,6 +256,7 @@ impl World {
                 baseline_untracked_paths: Vec::new(),
                 baseline_ignored_count: 0,
                 baseline_hashes: BTreeMap::new(),
+                baseline_byte_hashes: Vec::new(),
                 session_id: self.run.id().clone(),
                 session_ref: None,
                 checkpoints: Vec::new(),
