@@ -5,6 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use caseless::Caseless;
+use unicode_normalization::UnicodeNormalization;
+
 use crate::git::{ModeKind, TreeChange};
 use crate::model::{ObjectId, RepoPath};
 
@@ -148,23 +151,45 @@ fn collisions<'p>(changes: &[TreeChange], present: impl IntoIterator<Item = &'p 
     if added.is_empty() {
         return Vec::new();
     }
-    let mut folded: BTreeMap<String, Vec<&RepoPath>> = BTreeMap::new();
+    let mut by_fold: BTreeMap<Vec<u8>, Vec<&RepoPath>> = BTreeMap::new();
     for path in present {
-        folded.entry(path.to_string_lossy().to_lowercase()).or_default().push(path);
+        by_fold.entry(folded(path.as_bytes())).or_default().push(path);
     }
     let mut found = Vec::new();
-    for paths in folded.values().filter(|paths| paths.len() > 1) {
+    for paths in by_fold.values().filter(|paths| paths.len() > 1) {
         for path in paths.iter().filter(|path| added.contains(*path)) {
             if let Some(other) = paths.iter().find(|other| *other != path) {
+                // They may look the same.
+                let why = if composed(path).is_some_and(|name| composed(other) == Some(name)) {
+                    "however its letters are put together"
+                } else {
+                    "where case does not count"
+                };
                 found.push(Finding {
                     kind: FindingKind::Collision,
                     path: (*path).clone(),
-                    text: format!("`{path}` and `{other}` are one file where case does not count"),
+                    text: format!("`{path}` and `{other}` are one file {why}"),
                 });
             }
         }
     }
     found
+}
+
+/// What names have in common that are one where case does not count, or where the same letter may be written in several
+/// ways. A name that is not UTF-8 has no letters but those of ASCII: two such names differ if their other bytes do.
+fn folded(name: &[u8]) -> Vec<u8> {
+    match std::str::from_utf8(name) {
+        Ok(name) if name.is_ascii() => name.to_ascii_lowercase().into_bytes(),
+        // Unicode's canonical caseless matching (D145): what is folded may be composed in another way than before.
+        Ok(name) => name.nfd().default_case_fold().nfc().collect::<String>().into_bytes(),
+        Err(_) => name.to_ascii_lowercase(),
+    }
+}
+
+/// The name with each letter in one piece, where it is text.
+fn composed(path: &RepoPath) -> Option<String> {
+    std::str::from_utf8(path.as_bytes()).ok().map(|name| name.nfc().collect())
 }
 
 /// Whether a link at `path` with this target leads out of the tree.
@@ -246,5 +271,31 @@ mod tests {
             kinds(&changes, "", &["src/a.rs", "src/A.rs", "old/B", "old/b"]),
             [(FindingKind::Collision, "src/A.rs".to_owned())]
         );
+        let table: [(&[u8], &[u8], Option<&str>); 14] = [
+            (b"Readme", b"README", Some("case")),
+            ("\u{c9}t\u{e9}".as_bytes(), "\u{e9}t\u{e9}".as_bytes(), Some("case")),
+            ("caf\u{e9}".as_bytes(), "cafe\u{301}".as_bytes(), Some("letters")),
+            ("CAF\u{c9}".as_bytes(), "cafe\u{301}".as_bytes(), Some("case")),
+            ("stra\u{df}e".as_bytes(), "STRASSE".as_bytes(), Some("case")),
+            ("\u{3b1}\u{3c3}".as_bytes(), "\u{3b1}\u{3c2}".as_bytes(), Some("case")),
+            ("\u{1100}\u{1161}".as_bytes(), "\u{ac00}".as_bytes(), Some("letters")),
+            // Letters that only look alike are others.
+            ("caf\u{e9}".as_bytes(), b"cafe", None),
+            ("\u{430}".as_bytes(), b"a", None),
+            ("\u{fb01}".as_bytes(), b"fi", Some("case")),
+            // What is not UTF-8 is bytes, and only those of ASCII have a case.
+            (b"docs-\xfe", b"docs-\xfd", None),
+            (b"Docs-\xfe", b"docs-\xfe", Some("case")),
+            (b"docs-\xfe", "docs-\u{fffd}".as_bytes(), None),
+            (b"docs-\xc9", b"docs-\xe9", None),
+        ];
+        for (new, known, why) in table {
+            let present = [RepoPath::new(known), RepoPath::new(new)];
+            let change = TreeChange { path: present[1].clone(), ..added("x", Mode::FILE) };
+            let found = findings(&[change], |_| None, &present);
+            let context = format!("{} beside {}", new.escape_ascii(), known.escape_ascii());
+            assert_eq!(found.len(), usize::from(why.is_some()), "{context}: {found:?}");
+            assert!(found.iter().all(|it| it.text.contains(why.unwrap_or_default())), "{context}: {found:?}");
+        }
     }
 }
