@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
 
-use crate::git::{ModeKind, TreeChange};
+use crate::git::{Entry, ModeKind, TreeChange};
 use crate::model::{ObjectId, RepoPath};
 
 /// Something to be told of.
@@ -20,6 +20,8 @@ pub struct Finding {
     pub path: RepoPath,
     /// In a line for people.
     pub text: String,
+    /// The change, where all of it is what was found.
+    pub change: Option<TreeChange>,
 }
 
 /// The kinds of findings.
@@ -27,6 +29,8 @@ pub struct Finding {
 pub enum FindingKind {
     /// A repository inside the tree: only the name of a commit is recorded, the files are not.
     Gitlink,
+    /// A submodule that came, went, or is at another commit: what is there then is decided elsewhere, and seen by nobody here.
+    Submodule,
     /// The files of a bare repository, in which git would run commands of its configuration.
     EmbeddedRepository,
     /// Two names that are one on other file systems.
@@ -39,27 +43,38 @@ impl FindingKind {
     /// Whether it holds the merge until a person has decided.
     pub fn holds(self) -> bool {
         match self {
-            Self::Gitlink | Self::EmbeddedRepository | Self::Collision => true,
+            Self::Gitlink | Self::Submodule | Self::EmbeddedRepository | Self::Collision => true,
             Self::OutwardLink => false,
         }
     }
 }
 
 /// Looks through what changed since the fork point (renames not looked for). `target_of` reads a link's target; `present`
-/// are the paths of the whole new tree.
+/// are the paths of the whole new tree, `named` those that its `.gitmodules` names.
 pub fn findings<'p>(
     changes: &'p [TreeChange],
     target_of: impl Fn(&ObjectId) -> Option<Vec<u8>>,
     present: impl IntoIterator<Item = &'p RepoPath> + Clone,
+    named: &BTreeSet<RepoPath>,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
     for change in changes {
+        if is_submodule(change, named) {
+            found.push(Finding {
+                kind: FindingKind::Submodule,
+                path: change.path.clone(),
+                text: submodule_text(change),
+                change: Some(change.clone()),
+            });
+        }
         let Some(entry) = &change.new else { continue };
         match entry.mode.kind() {
+            ModeKind::Gitlink if is_submodule(change, named) => {}
             ModeKind::Gitlink => found.push(Finding {
                 kind: FindingKind::Gitlink,
                 path: change.path.clone(),
                 text: format!("`{}` is a repository of its own: its files are not in the commit", change.path),
+                change: None,
             }),
             ModeKind::Symlink => {
                 if let Some(target) = target_of(&entry.id).filter(|target| leads_out(&change.path, target)) {
@@ -68,6 +83,7 @@ pub fn findings<'p>(
                         kind: FindingKind::OutwardLink,
                         path: change.path.clone(),
                         text: format!("`{}` is a link out of the tree, to `{shown}`", change.path),
+                        change: None,
                     });
                 }
             }
@@ -77,6 +93,46 @@ pub fn findings<'p>(
     found.extend(embedded_repositories(changes, present.clone()));
     found.extend(collisions(changes, present));
     found
+}
+
+/// Whether a change is one of a submodule: of what was one, or of what `.gitmodules` names as one. Any other repository is
+/// one that was left lying there.
+pub fn is_submodule(change: &TreeChange, named: &BTreeSet<RepoPath>) -> bool {
+    is_gitlink(change.old.as_ref()) || (is_gitlink(change.new.as_ref()) && named.contains(&change.path))
+}
+
+/// Whether a change brings a repository inside of which nothing but [`is_submodule`] tells whether it is a submodule.
+pub fn is_new_gitlink(change: &TreeChange) -> bool {
+    is_gitlink(change.new.as_ref()) && !is_gitlink(change.old.as_ref())
+}
+
+fn is_gitlink(entry: Option<&Entry>) -> bool {
+    entry.is_some_and(|entry| match entry.mode.kind() {
+        ModeKind::Gitlink => true,
+        ModeKind::File | ModeKind::Symlink | ModeKind::Tree => false,
+    })
+}
+
+fn submodule_text(change: &TreeChange) -> String {
+    let path = &change.path;
+    let kind = |entry: &Entry| match entry.mode.kind() {
+        ModeKind::Gitlink => "a submodule",
+        ModeKind::File => "a file",
+        ModeKind::Symlink => "a link",
+        ModeKind::Tree => "a folder",
+    };
+    match (&change.old, &change.new) {
+        (Some(old), Some(new)) if is_gitlink(Some(old)) && is_gitlink(Some(new)) => {
+            format!("the submodule `{path}` was at {} and is at {}", old.id, new.id)
+        }
+        (Some(old), Some(new)) if is_gitlink(Some(old)) => {
+            format!("the submodule `{path}` was at {} and is {} now", old.id, kind(new))
+        }
+        (Some(old), Some(new)) => format!("`{path}` was {} and is a submodule now, at {}", kind(old), new.id),
+        (Some(old), None) => format!("the submodule `{path}` was at {} and is gone", old.id),
+        (None, Some(new)) => format!("the submodule `{path}` is new, at {}", new.id),
+        (None, None) => format!("the submodule `{path}`"),
+    }
 }
 
 /// Folders that git takes for a bare repository in the new tree, and in which a part of it was added or changed.
@@ -110,7 +166,7 @@ fn embedded_repositories<'p>(
         .map(|folder| {
             let path = RepoPath::new(folder.strip_suffix(b"/").unwrap_or(folder));
             let text = format!("`{path}` has the files of a bare repository: git would obey its configuration there");
-            Finding { kind: FindingKind::EmbeddedRepository, path, text }
+            Finding { kind: FindingKind::EmbeddedRepository, path, text, change: None }
         })
         .collect()
 }
@@ -169,6 +225,7 @@ fn collisions<'p>(changes: &[TreeChange], present: impl IntoIterator<Item = &'p 
                     kind: FindingKind::Collision,
                     path: (*path).clone(),
                     text: format!("`{path}` and `{other}` are one file {why}"),
+                    change: None,
                 });
             }
         }
@@ -214,7 +271,7 @@ fn leads_out(path: &RepoPath, target: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::{ChangeKind, Entry, Mode};
+    use crate::git::{ChangeKind, Mode};
     use crate::model::ObjectFormat;
 
     fn added(path: &str, mode: Mode) -> TreeChange {
@@ -224,7 +281,7 @@ mod tests {
 
     fn kinds(changes: &[TreeChange], target: &str, present: &[&str]) -> Vec<(FindingKind, String)> {
         let present: Vec<RepoPath> = present.iter().map(|path| RepoPath::from(*path)).collect();
-        let found = findings(changes, |_| Some(target.as_bytes().to_vec()), &present);
+        let found = findings(changes, |_| Some(target.as_bytes().to_vec()), &present, &BTreeSet::new());
         found.into_iter().map(|finding| (finding.kind, finding.path.to_string())).collect()
     }
 
@@ -264,6 +321,41 @@ mod tests {
         }
     }
 
+    /// What stood and stands at a path, whether `.gitmodules` names it, and what is said of it.
+    type Row<'r> = (Option<Entry>, Option<Entry>, bool, &'r [FindingKind], String);
+
+    #[test]
+    fn submodules() {
+        use FindingKind::{Gitlink, OutwardLink, Submodule};
+        let entry = |mode, digit: &str| Some(Entry { mode, id: digit.repeat(40).parse().unwrap() });
+        let (link, file) = (|digit| entry(Mode::GITLINK, digit), || entry(Mode::FILE, "f"));
+        let [one, two] = ["1", "2"].map(|digit| digit.repeat(40));
+        let table: [Row<'_>; 11] = [
+            (link("1"), link("2"), true, &[Submodule], format!("was at {one} and is at {two}")),
+            (link("1"), link("2"), false, &[Submodule], format!("was at {one} and is at {two}")),
+            (link("1"), None, true, &[Submodule], format!("was at {one} and is gone")),
+            (link("1"), None, false, &[Submodule], format!("was at {one} and is gone")),
+            (link("1"), file(), false, &[Submodule], format!("was at {one} and is a file now")),
+            (link("1"), entry(Mode::SYMLINK, "f"), true, &[Submodule, OutwardLink], "and is a link now".to_owned()),
+            (None, link("2"), true, &[Submodule], format!("is new, at {two}")),
+            (file(), link("2"), true, &[Submodule], format!("was a file and is a submodule now, at {two}")),
+            (None, link("2"), false, &[Gitlink], "is a repository of its own".to_owned()),
+            (file(), link("2"), false, &[Gitlink], "is a repository of its own".to_owned()),
+            (file(), None, true, &[], String::new()),
+        ];
+        for (old, new, is_named, expected, text) in table {
+            let change = TreeChange { kind: ChangeKind::Modified, path: "sub".into(), old, new };
+            let named = is_named.then(|| RepoPath::from("sub")).into_iter().collect();
+            let changes = [change.clone()];
+            let found = findings(&changes, |_| Some(b"/out".to_vec()), &[], &named);
+            assert_eq!(found.iter().map(|it| it.kind).collect::<Vec<_>>(), expected, "{change:?}");
+            assert!(found.first().is_none_or(|it| it.text.contains(&text)), "{found:?}");
+            let own = found.iter().find(|it| it.kind == Submodule).map(|it| it.change.clone());
+            assert_eq!(own, expected.contains(&Submodule).then_some(Some(change)));
+            assert!(found.iter().all(|it| it.kind.holds() || it.kind == OutwardLink));
+        }
+    }
+
     #[test]
     fn names_that_collide() {
         let changes = [added("src/A.rs", Mode::FILE)];
@@ -292,7 +384,7 @@ mod tests {
         for (new, known, why) in table {
             let present = [RepoPath::new(known), RepoPath::new(new)];
             let change = TreeChange { path: present[1].clone(), ..added("x", Mode::FILE) };
-            let found = findings(&[change], |_| None, &present);
+            let found = findings(&[change], |_| None, &present, &BTreeSet::new());
             let context = format!("{} beside {}", new.escape_ascii(), known.escape_ascii());
             assert_eq!(found.len(), usize::from(why.is_some()), "{context}: {found:?}");
             assert!(found.iter().all(|it| it.text.contains(why.unwrap_or_default())), "{context}: {found:?}");

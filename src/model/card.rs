@@ -25,6 +25,8 @@ pub enum CardKind {
     Protected,
     /// A repository inside a worktree, whose files no commit holds.
     NestedRepository,
+    /// A submodule came, went, or is at another commit.
+    Submodule,
     /// The tree holds something that must not be merged unseen.
     UnsafeTree,
     /// The merge could not be computed at all.
@@ -35,11 +37,12 @@ pub enum CardKind {
 
 impl CardKind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Conflict,
         Self::Scope,
         Self::Protected,
         Self::NestedRepository,
+        Self::Submodule,
         Self::UnsafeTree,
         Self::MergeError,
         Self::ScopeRequest,
@@ -53,6 +56,7 @@ impl fmt::Display for CardKind {
             Self::Scope => "scope",
             Self::Protected => "protected",
             Self::NestedRepository => "nested_repository",
+            Self::Submodule => "submodule",
             Self::UnsafeTree => "unsafe_tree",
             Self::MergeError => "merge_error",
             Self::ScopeRequest => "scope_request",
