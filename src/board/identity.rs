@@ -32,9 +32,23 @@ pub(super) fn fingerprint<'a>(paths: impl IntoIterator<Item = (&'a RepoPath, Opt
     let mut hash = Facts::new();
     for (path, entry) in sorted {
         hash.add(path.as_bytes());
-        match entry {
-            Some(entry) => hash.add(format!("{} {}", entry.mode, entry.id).as_bytes()),
-            None => hash.add(b"nothing"),
+        hash.add_entry(entry);
+    }
+    hash.finish()
+}
+
+/// A fingerprint of paths and what stood and stands at each of them; the order they come in does not count.
+pub(super) fn fingerprint_of_changes<'a>(
+    changes: impl IntoIterator<Item = (&'a RepoPath, [Option<&'a Entry>; 2])>,
+) -> String {
+    let mut sorted: Vec<_> = changes.into_iter().collect();
+    sorted.sort();
+    sorted.dedup();
+    let mut hash = Facts::new();
+    for (path, sides) in sorted {
+        hash.add(path.as_bytes());
+        for entry in sides {
+            hash.add_entry(entry);
         }
     }
     hash.finish()
@@ -60,6 +74,13 @@ impl Facts {
     fn add(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_be_bytes());
         self.0.update(bytes);
+    }
+
+    fn add_entry(&mut self, entry: Option<&Entry>) {
+        match entry {
+            Some(entry) => self.add(format!("{} {}", entry.mode, entry.id).as_bytes()),
+            None => self.add(b"nothing"),
+        }
     }
 
     fn finish(self) -> String {

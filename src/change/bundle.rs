@@ -6,14 +6,14 @@
 //!
 //! The patch is on disk before the record that names it, and both before the turn is said to be finished.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 
 use super::capture::{Captured, Snapshot};
 use super::error::Error;
 use super::summary::{Authorship, change_set, file_hashes};
 use super::{contract, tree_check};
-use crate::git::{Blob, ModeKind, Renames, Repository, TreeChange};
+use crate::git::{Blob, Renames, Repository, TreeChange};
 use crate::model::change::{Actor, CheckpointKind, GitChangeSet, GitCheckpoint, NotCaptured, TurnRecord};
 use crate::model::plan::Contract;
 use crate::model::{AgentName, CommitId, ObjectId, ProcessEnd, RepoPath, TreeId, TurnId};
@@ -87,8 +87,9 @@ pub fn write(ledger: &Ledger<'_>, turn: &Turn<'_>) -> Result<TurnRecord, Error> 
     };
     let set = change_set(&by, &changes, lines, outside);
     let patch = if empty { None } else { Some(write_patch(ledger, turn, tree)?) };
-    let record =
-        record(ledger, turn, set, file_hashes(&changes, ledger.repository.object_format()), patch, &since_fork);
+    let missing = not_captured(turn, &since_fork, &named_submodules(ledger.repository, tree, &since_fork)?);
+    let hashes = file_hashes(&changes, ledger.repository.object_format());
+    let record = record(ledger, turn, set, hashes, patch, &since_fork, missing);
     atomic::write_json(&ledger.run.turn(ledger.agent, turn.id), &record)?;
     Ok(record)
 }
@@ -117,6 +118,7 @@ fn record(
     file_hashes: Vec<crate::model::change::FileHash>,
     patch: Option<(String, String)>,
     since_fork: &[TreeChange],
+    not_captured: NotCaptured,
 ) -> TurnRecord {
     let captured = turn.captured;
     let (patch, patch_sha256) = patch.unzip();
@@ -154,7 +156,7 @@ fn record(
         file_hashes,
         owned_scope: ledger.contract.clone(),
         outside_since_fork: contract::outside(since_fork, ledger.compiled),
-        not_captured: not_captured(turn, since_fork),
+        not_captured,
         agent_head: captured.agent_head.clone(),
         kept_tips: captured.tips.clone(),
         history_rewritten: captured.history_rewritten,
@@ -165,15 +167,13 @@ fn record(
     }
 }
 
-fn not_captured(turn: &Turn<'_>, since_fork: &[TreeChange]) -> NotCaptured {
+fn not_captured(turn: &Turn<'_>, since_fork: &[TreeChange], named: &BTreeSet<RepoPath>) -> NotCaptured {
     let new: Vec<&RepoPath> =
         turn.captured.ignored.iter().filter(|path| !turn.ignored_before.contains(*path)).collect();
-    let gitlinks = since_fork.iter().filter(|change| {
-        change.new.as_ref().is_some_and(|entry| match entry.mode.kind() {
-            ModeKind::Gitlink => true,
-            ModeKind::File | ModeKind::Symlink | ModeKind::Tree => false,
-        })
-    });
+    // Of a submodule the commit is all that there is to record.
+    let gitlinks = since_fork
+        .iter()
+        .filter(|change| tree_check::is_new_gitlink(change) && !tree_check::is_submodule(change, named));
     NotCaptured {
         ignored_total: new.len() as u64,
         ignored: new.into_iter().take(NotCaptured::LISTED).cloned().collect(),
@@ -185,6 +185,15 @@ fn not_captured(turn: &Turn<'_>, since_fork: &[TreeChange]) -> NotCaptured {
 /// What is known of a turn; `None` where there is no such turn.
 pub fn load(run: &RunDir, agent: &AgentName, turn: TurnId) -> Result<Option<TurnRecord>, crate::store::Error> {
     json::load(&run.turn(agent, turn))
+}
+
+/// The paths that the `.gitmodules` of `tree` names, if the changes leave anybody asking.
+fn named_submodules(
+    repository: &Repository,
+    tree: &TreeId,
+    changes: &[TreeChange],
+) -> Result<BTreeSet<RepoPath>, crate::git::Error> {
+    if changes.iter().any(tree_check::is_new_gitlink) { repository.load_submodules(tree) } else { Ok(BTreeSet::new()) }
 }
 
 /// What the changes from `fork` to `tree` hold that must not be merged unseen.
@@ -201,5 +210,6 @@ pub fn findings(repository: &Repository, fork: &TreeId, tree: &TreeId) -> Result
     } else {
         Vec::new()
     };
-    Ok(tree_check::findings(&changes, target_of, &present))
+    let named = named_submodules(repository, tree, &changes)?;
+    Ok(tree_check::findings(&changes, target_of, &present, &named))
 }

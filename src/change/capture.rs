@@ -23,7 +23,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use super::error::Error;
 use super::inside::{self, Report, Request};
-use crate::git::{Input, PackLimits, Received, RefEdit, Repository};
+use crate::git::{Input, PackLimits, PackRefusal, Received, RefEdit, Repository};
 use crate::model::plan::PinnedPaths;
 use crate::model::{AgentName, CommitId, LimitMet, RefName, RepoPath, RunId, TreeId, TurnId};
 use crate::store::failpoint;
@@ -165,8 +165,18 @@ impl Capturer {
         Enforcement::plan(&policy, &self.host)
     }
 
-    /// Has a capture made in a box of its own, and its objects brought into the repository.
+    /// Has a capture made in a box of its own, and its objects brought into the repository. What is too much for a pack is
+    /// captured once more, without the largest files.
     async fn report(&self, workspace: &Workspace, request: &Request) -> Result<Report, Error> {
+        match self.report_once(workspace, request).await {
+            Err(Error::Refused { is_excess: true, .. }) => {
+                self.report_once(workspace, &Request { spare: true, ..request.clone() }).await
+            }
+            other => other,
+        }
+    }
+
+    async fn report_once(&self, workspace: &Workspace, request: &Request) -> Result<Report, Error> {
         tokio::task::block_in_place(|| {
             self.environment.require_program()?;
             workspace.check()
@@ -263,7 +273,8 @@ impl Capturer {
             let worktree = workspace.place.worktree().to_owned();
             match fault {
                 Fault::Failed(reason) => Error::Capture { worktree, reason, source: None },
-                Fault::Refused(reason) => Error::Refused { worktree, reason },
+                Fault::Refused(reason) => Error::Refused { worktree, reason, is_excess: false },
+                Fault::Excess(reason) => Error::Refused { worktree, reason, is_excess: true },
             }
         })
     }
@@ -313,6 +324,7 @@ impl Capturer {
             date: self.date,
             timeout: self.timeout.as_secs(),
             largest: self.pack_size,
+            spare: false,
         }
     }
 
@@ -352,6 +364,8 @@ enum Fault {
     Failed(String),
     /// What it is made of is not fit for the repository.
     Refused(String),
+    /// It is more than is taken in.
+    Excess(String),
 }
 
 /// What came of a capture, from what both sides of the pipe say. The side that stopped first knows why.
@@ -367,9 +381,15 @@ fn verdict(
         (Some(report), None | Some(Received::Stored { .. })) if ended(0) => Ok(report),
         // A pack that was cut off is malformed; why it was cut off is the reason.
         (Some(_), Some(_)) if ended(inside::NO_PACK) => Err(Fault::Refused(told())),
-        (Some(_), Some(Received::Refused(refusal))) if ended(0) || ended(inside::NOT_READ) => {
-            Err(Fault::Refused(refusal.to_string()))
-        }
+        (Some(_), Some(Received::Refused(refusal))) if ended(0) || ended(inside::NOT_READ) => Err(match refusal {
+            PackRefusal::TooLarge { .. } => Fault::Excess(refusal.to_string()),
+            PackRefusal::Unsound { .. }
+            | PackRefusal::TimedOut { .. }
+            | PackRefusal::Memory
+            | PackRefusal::Incomplete { .. }
+            | PackRefusal::Malformed { .. }
+            | PackRefusal::NotACommit { .. } => Fault::Refused(refusal.to_string()),
+        }),
         (_, _) => Err(Fault::Failed(told())),
     }
 }
@@ -377,7 +397,6 @@ fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::PackRefusal;
     use crate::model::ObjectFormat;
 
     #[test]
@@ -399,13 +418,23 @@ mod tests {
         let cut = || Some(Received::Refused(PackRefusal::Malformed { message: "early EOF".to_owned() }));
         let failed = |reason: &str| Some(Fault::Failed(reason.to_owned()));
         let refused = |reason: &str| Some(Fault::Refused(reason.to_owned()));
+        let excess = |reason: &str| Some(Fault::Excess(reason.to_owned()));
+        let bad = || Some(Received::Refused(PackRefusal::Unsound { message: "bad tree".to_owned() }));
         let exited = |code: u8| Status::Exited(i32::from(code));
         let limit = "the pack is larger than 5 bytes";
         let table = [
             ("good", Some(report()), exited(0), stored(), "", None),
             ("no change", Some(report()), exited(0), None, "", None),
-            ("refused at the end", Some(report()), exited(0), large(), "", refused(limit)),
-            ("refused before", Some(report()), exited(inside::NOT_READ), large(), "not read", refused(limit)),
+            ("refused at the end", Some(report()), exited(0), large(), "", excess(limit)),
+            (
+                "unfit",
+                Some(report()),
+                exited(0),
+                bad(),
+                "",
+                refused("an object in the pack is not acceptable: bad tree"),
+            ),
+            ("refused before", Some(report()), exited(inside::NOT_READ), large(), "not read", excess(limit)),
             ("objects missing", Some(report()), exited(inside::NO_PACK), cut(), "no tree", refused("no tree")),
             ("stored, yet cut", Some(report()), exited(inside::NO_PACK), stored(), "no tree", refused("no tree")),
             ("failed while packing", Some(report()), exited(1), cut(), "disk full", failed("disk full")),

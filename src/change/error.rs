@@ -24,6 +24,8 @@ pub enum Error {
         worktree: PathBuf,
         /// Why.
         reason: String,
+        /// Whether they are just too many.
+        is_excess: bool,
     },
     /// The box of the capture could not be had.
     #[error("no box for the capture")]

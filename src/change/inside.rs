@@ -5,8 +5,8 @@
 //! was started, and the worktree is read-only here.
 //!
 //! From the agent's own git directory two things are read, as data: the list of paths in its index, so that files it
-//! added against an ignore rule stay ([`files`]), and the tips of its branches and stashes, so that nothing it committed is
-//! lost ([`history`]). Neither decides what the files contain. *Why not use the agent's index and settings?* Both lie: `*`
+//! added against an ignore rule stay ([`files`]), with the commits it names for submodules, of which the disk cannot tell
+//! ([`submodules`]); and the tips of its branches and stashes, so that nothing it committed is lost ([`history`]). Neither decides what the files contain. *Why not use the agent's index and settings?* Both lie: `*`
 //! in its `info/exclude`, `core.worktree`, a filter or a forged index each give a tree that differs from the disk.
 //!
 //! The agent's objects are in reach only where its history is looked at. If its history is unfit for the repository, a
@@ -18,6 +18,8 @@ mod files;
 mod history;
 mod index;
 mod large;
+mod listed;
+mod submodules;
 
 pub use files::IGNORED_MAX;
 
@@ -72,8 +74,10 @@ pub struct Request {
     pub date: i64,
     /// How long each git process may take, in seconds.
     pub timeout: u64,
-    /// The largest file that is worth a try, in bytes: a larger one is in no pack.
+    /// The most bytes that a pack may have. A larger file is in none, and not worth a try.
     pub largest: u64,
+    /// Whether a pack was larger before: then the largest of what is new is left out.
+    pub spare: bool,
 }
 
 /// What came of it.

@@ -44,6 +44,7 @@ pub mod rescue;
 pub mod resolve;
 mod scene;
 pub mod status;
+mod submodules;
 pub mod worktrees;
 
 #[cfg(test)]
@@ -72,4 +73,5 @@ pub use repository::{Config, Head, Identity, RefStorage, Repository};
 pub use rescue::Rescue;
 pub use resolve::{Chosen, InFolder, find_in_folder};
 pub use status::{Status, StatusEntry, Upstream};
+pub use submodules::named_submodules;
 pub use worktrees::{Added, Addition, Fill, Place, Removal, Worktree};

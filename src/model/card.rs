@@ -26,6 +26,8 @@ pub enum CardKind {
     Protected,
     /// A repository inside a worktree, whose files no commit holds.
     NestedRepository,
+    /// A submodule came, went, or is at another commit.
+    Submodule,
     /// The tree holds something that must not be merged unseen.
     UnsafeTree,
     /// The merge could not be computed at all.
@@ -38,11 +40,12 @@ pub enum CardKind {
 
 impl CardKind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Conflict,
         Self::Scope,
         Self::Protected,
         Self::NestedRepository,
+        Self::Submodule,
         Self::UnsafeTree,
         Self::MergeError,
         Self::ScopeRequest,
@@ -57,6 +60,7 @@ impl fmt::Display for CardKind {
             Self::Scope => "scope",
             Self::Protected => "protected",
             Self::NestedRepository => "nested_repository",
+            Self::Submodule => "submodule",
             Self::UnsafeTree => "unsafe_tree",
             Self::MergeError => "merge_error",
             Self::ScopeRequest => "scope_request",

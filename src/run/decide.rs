@@ -80,7 +80,7 @@ impl Desk {
     pub fn approve(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
         let card = self.open_card(card, AnswerKind::Approved)?;
         match card.kind {
-            CardKind::Scope | CardKind::Protected | CardKind::ScopeRequest => {
+            CardKind::Scope | CardKind::Protected | CardKind::Submodule | CardKind::ScopeRequest => {
                 self.close(&card, Answer { why, ..self.answer(AnswerKind::Approved) }, None)
             }
             CardKind::Conflict => Err(refused(

@@ -420,6 +420,14 @@ fn of_each_kind() -> Vec<(String, &'static str)> {
         (agent("echo '* text' > .gitattributes"), "protected"),
         (agent("git init -q inner; cd inner; git commit -q --allow-empty -m x"), "nested_repository"),
         (agent("mkdir -p docs; echo a > docs/Name; echo b > docs/name"), "unsafe_tree"),
+        (
+            agent(
+                "git config -f .gitmodules submodule.s.path s; git update-index --add --cacheinfo \
+                 160000,1212121212121212121212121212121212121212,s",
+            )
+            .replace(r#"["**"]"#, r#"["**", ".gitmodules"]"#),
+            "submodule",
+        ),
     ]
 }
 

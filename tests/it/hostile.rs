@@ -152,6 +152,8 @@ async fn what_is_left_for_a_capture_has_a_name_or_is_taken_in() {
         let said = format!("{} {:?} {lost}", bench.reason(), bench.finished().hints);
         match (end.outcome, told) {
             (AttemptOutcome::Completed, None) => {}
+            // A part of what there is does not take the rest along.
+            (outcome, Some("sparse")) if outcome != AttemptOutcome::Completed => panic!("{name}: {outcome}: {said}"),
             (
                 AttemptOutcome::Completed | AttemptOutcome::CaptureFailed | AttemptOutcome::HarvestRefused,
                 Some(part),

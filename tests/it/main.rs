@@ -45,6 +45,7 @@ mod signals;
 mod soak;
 mod source_rules;
 mod stop;
+mod submodules;
 mod terminal;
 mod tools;
 mod users;

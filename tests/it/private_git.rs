@@ -149,7 +149,7 @@ async fn the_link_to_the_repository_stands_fast() {
 
 /// Commits and files that a repository must not take in: how they are made, what is said of them, and whether they are in
 /// the files too, so that not even these are taken.
-const UNFIT: [(&str, &str, &str, bool); 7] = [
+const UNFIT: [(&str, &str, &str, bool); 6] = [
     (
         "a tree with `.git` in it",
         "b=$(echo '[core]' | git hash-object -w --stdin); t=$(printf '100644 blob %s\\tconfig\\n' $b | git mktree); \
@@ -184,7 +184,6 @@ const UNFIT: [(&str, &str, &str, bool); 7] = [
         "",
         false,
     ),
-    ("too large a file", "head -c 3000000 /dev/urandom > large", "larger than 1000000 bytes", true),
     (
         "too much history",
         "head -c 3000000 /dev/urandom > large; git add large; git commit -qm large; git rm -q large; git commit -qm small",
@@ -225,9 +224,7 @@ async fn what_is_unfit_is_refused_and_the_files_are_kept() {
 
         // The next attempt is possible, and what it does is taken in: without the commits, or once the files are gone.
         if in_files {
-            for file in [".gitmodules", "large"] {
-                fs::remove_file(bench.worktree().join(file)).ok();
-            }
+            fs::remove_file(bench.worktree().join(".gitmodules")).ok();
         }
         let end = bench.attempt(&["echo again > again"]).await;
         bench.expect(&end, AttemptOutcome::Completed);
@@ -236,6 +233,85 @@ async fn what_is_unfit_is_refused_and_the_files_are_kept() {
         bench.check_replay();
         assert_eq!(bench.world.picture(), picture, "{name}");
     }
+}
+
+/// What git is quick to stage may be more than a pack may hold: the largest of it is left out by name, and the rest is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_much_for_a_pack_does_not_take_the_rest_along() {
+    const LARGE: &str = "head -c 3000000 /dev/urandom";
+    let cases: [(&str, String, &[&str], &[&str]); 6] = [
+        ("one", format!("{LARGE} > large"), &["large"], &["work"]),
+        (
+            "several, and as few go as must",
+            format!("for n in 1 2 3; do head -c 250000 /dev/urandom > part-$n; done; {LARGE} > large; {LARGE} > more"),
+            &["large", "more"],
+            &["part-1", "part-2", "part-3", "work"],
+        ),
+        (
+            "many of a size",
+            "for n in 1 2 3; do head -c $((400000 + n)) /dev/urandom > part-$n; done".to_owned(),
+            &["part-3"],
+            &["part-1", "part-2"],
+        ),
+        (
+            "added by force",
+            format!("echo 'l*' > .gitignore; {LARGE} > large; {LARGE} > listed; git add -f listed"),
+            &["listed"],
+            &["work"],
+        ),
+        (
+            "in a repository inside",
+            format!("git init -q inner; {LARGE} > inner/large; echo x > inner/small"),
+            &["inner/large", "large"],
+            &["work"],
+        ),
+        (
+            "what was small before",
+            format!("{LARGE} > README.md; head -c 900000 /dev/zero > zeros"),
+            &["README.md"],
+            &["zeros", "work"],
+        ),
+    ];
+    for (name, script, left_out, kept) in cases {
+        let mut bench = Bench::new(World::new()).await;
+        bench.capturer.pack_size = 1_000_000;
+        let end = bench.attempt(&[&format!("echo work > work; {script}"), "echo again > again"]).await;
+        bench.expect(&end, AttemptOutcome::Completed);
+        let names = bench.names();
+        for file in kept.iter().chain(&["again"]) {
+            assert!(names.iter().any(|name| name == file), "{name}: {file} in {names:?}");
+        }
+        // What fits by itself comes with the next turn.
+        let turns: &[u32] = if name.starts_with("many") { &[1] } else { &[1, 2] };
+        for turn in turns.iter().copied() {
+            let told = bench.record(1, turn).not_captured.refused;
+            let spared: Vec<&String> = told.iter().filter(|line| line.contains("the pack would be larger")).collect();
+            assert_eq!(spared.len(), left_out.len(), "{name}: {told:?}");
+            for file in left_out {
+                assert!(spared.iter().any(|line| line.contains(&format!("`{file}` is left out"))), "{name}: {told:?}");
+                let before = if *file == "README.md" { Some(&b"readme\n"[..]) } else { None };
+                let found = bench.tree(&bench.record(1, turn).tree);
+                assert_eq!(found.get(file.as_bytes()).map(|(_, content)| content.as_slice()), before, "{name}: {file}");
+            }
+        }
+        let hints = format!("{:?}", bench.finished().hints);
+        assert!(hints.contains("turn 1.1 lacks files") && hints.contains(left_out[0]), "{name}: {hints}");
+        bench.check_replay();
+        bench.world.git(&["fsck", "--strict", "--no-dangling", "--connectivity-only"]);
+        // Once there is room again, nothing is missing.
+        bench.capturer.pack_size = 64 << 20;
+        let end = bench.attempt(&["true"]).await;
+        bench.expect(&end, AttemptOutcome::Completed);
+        assert_same(name, &bench.snapshot(), &disk_of_tracked(&bench));
+    }
+}
+
+/// The disk without what git ignores, and with the repositories inside as the snapshot has them.
+fn disk_of_tracked(bench: &Bench) -> crate::bench::Files {
+    let mut disk = disk(bench.worktree());
+    disk.retain(|path, _| path != b"large" || !bench.worktree().join("listed").exists());
+    disk.extend(bench.snapshot().into_iter().filter(|(_, (mode, _))| mode == "160000"));
+    disk
 }
 
 #[tokio::test(flavor = "multi_thread")]

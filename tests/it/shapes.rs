@@ -434,3 +434,35 @@ fn what_cannot_be_worked_in_is_refused_before_anything_is_made() {
         refused(name, documented[*name].strip_prefix("refused: ").unwrap(), *make);
     }
 }
+
+/// Names are one only where some file system takes them for one: by their letters, if they are text.
+#[test]
+fn names_are_bytes_and_letters() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    // What is there, and what an agent adds beside it.
+    let table: [(&[u8], &str, i32); 4] = [
+        (b"docs-\xfe", r"docs-\375", 0),
+        (b"docs-\xfe", r"DOCS-\376", 5),
+        ("caf\u{e9}".as_bytes(), r"cafe\314\201", 5),
+        ("caf\u{e9}".as_bytes(), r"cafe", 0),
+    ];
+    for (known, new, code) in table {
+        let world = World::new();
+        fs::write(world.repo.join(OsStr::from_bytes(known)), "known\n").unwrap();
+        world.commit("an odd name");
+        let script = serde_json::to_string(&format!("echo new > \"$(printf '{new}')\"")).unwrap();
+        let text = format!(
+            "[run]\nname = \"names\"\n[verify]\ncommand = [\"true\"]\n[agents.one]\nowns = [\"**\"]\nrun = [\"sh\", \"-c\", {script}]\n"
+        );
+        let file = world.home().join("names.toml");
+        fs::write(&file, text).unwrap();
+        world.sandbox(&["run", file.to_str().unwrap()]).expect(code);
+        if code == 5 {
+            let board = world.sandbox(&["board", "--json"]).expect(0).json();
+            let card = &board["data"]["lanes"][0]["cards"][0];
+            let shown = world.sandbox(&["board", "show", card["id"].as_str().unwrap()]).expect(0).stdout;
+            assert!(card["kind"] == "unsafe_tree" && shown.contains("are one file"), "{shown}");
+        }
+    }
+}

@@ -11,12 +11,12 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::index::{GITLINK, Index};
+use super::large::Without;
+use super::listed::Listing;
+use super::submodules::line;
 use super::{Capture, Result, one_id, records};
-use crate::git::{Access, Input, Output};
+use crate::git::{Access, CachedEntry, Input, Output};
 use crate::model::{CommitId, RepoPath, TreeId};
-
-/// The largest index of an agent that is read, in bytes.
-const INDEX_MAX: u64 = 1 << 30;
 
 /// The most ignored paths that are reported.
 pub const IGNORED_MAX: usize = 100_000;
@@ -52,13 +52,16 @@ enum Forced {
 impl Capture<'_> {
     /// Stages the whole worktree, and makes a tree of it.
     pub(super) fn files(&self) -> Result<Files> {
-        self.ready_index()?;
-        let (mut lost, large) = self.add_everything()?;
+        self.drop_locks();
+        let spared = if self.request.spare { Some(self.spare_largest()?) } else { None };
+        let listing = self.listing();
+        let out_of_reach = self.out_of_reach(&listing, &self.ready_index()?);
+        let (mut lost, large) = self.add_everything(Without { spared, out_of_reach })?;
         let staged = Index::load(&self.index(), self.id_length()).map(|index| index.entries).unwrap_or_default();
         let gitlinks = staged.iter().filter(|entry| entry.mode == GITLINK).map(|entry| entry.path.as_slice()).collect();
         let tracked: HashSet<&[u8]> = staged.iter().map(|entry| entry.path.as_slice()).collect();
         let mut refused = Vec::new();
-        match self.add_what_the_agent_forced(&tracked, &gitlinks, &large)? {
+        match self.add_what_the_agent_forced(&listing, &tracked, &gitlinks, &large)? {
             Forced::Added(complaints) => lost.extend(complaints),
             // Such files are ignored ones, as far as anybody can tell.
             Forced::Unknown => refused.push(UNREADABLE_INDEX.to_owned()),
@@ -71,6 +74,7 @@ impl Capture<'_> {
             })
         };
         refused.extend(self.leave_out_special(&tracked, oddities.special)?);
+        refused.extend(self.settle_submodules(&listing, !gitlinks.is_empty())?);
         let apart = self.keep_apart(&oddities.repositories, &mut refused, &mut lost)?;
         // The files of a repository without commits are kept apart like those of any other.
         refused.extend(lost.extract_if(.., |line| is_of_empty_repository(line)));
@@ -80,53 +84,48 @@ impl Capture<'_> {
         Ok(Files { tree, apart, ignored, refused, lost })
     }
 
-    fn index(&self) -> PathBuf {
+    pub(super) fn index(&self) -> PathBuf {
         self.request.capture.join("index")
     }
 
-    fn id_length(&self) -> usize {
+    pub(super) fn id_length(&self) -> usize {
         self.request.previous.as_str().len() / 2
     }
 
-    /// Sees to it that there is an index which says of no changed file that it is unchanged.
-    fn ready_index(&self) -> Result<()> {
-        // Left by a capture that was killed. There is one at a time, so nobody else can hold it.
-        drop(fs::remove_file(self.request.capture.join("index.lock")));
+    /// Sees to it that there is an index which says of no changed file that it is unchanged. Gives what it had.
+    fn ready_index(&self) -> Result<Vec<CachedEntry>> {
         let Some(index) = Index::load(&self.index(), self.id_length()) else {
             drop(fs::remove_file(self.index()));
             let tree = self.request.previous_tree.as_str();
-            return self.command(Access::Write, "read-tree").arg(tree).success().map(drop);
+            self.command(Access::Write, "read-tree").arg(tree).success().map(drop)?;
+            return Ok(Index::load(&self.index(), self.id_length()).map(|index| index.entries).unwrap_or_default());
         };
         let mut list = Vec::new();
         for entry in index.doubtful() {
-            list.extend(format!("{:o} {} 0\t", entry.mode, entry.id).into_bytes());
-            list.extend(&entry.path);
-            list.push(0);
+            list.extend(line(&format!("{:o}", entry.mode), &entry.id, &entry.path));
         }
         // A repository that is none any more is a folder whose files git would not look for.
         for entry in index.entries.iter().filter(|entry| entry.mode == GITLINK) {
             if is_mere_folder(&self.request.worktree.join(OsStr::from_bytes(&entry.path))) {
-                list.extend(format!("0 {} 0\t", entry.id).into_bytes());
-                list.extend(&entry.path);
-                list.push(0);
+                list.extend(line("0", &entry.id, &entry.path));
             }
         }
         if list.is_empty() {
-            return Ok(());
+            return Ok(index.entries);
         }
         // An entry that is written anew knows nothing of the file's times, so the file is read.
-        let update = self.command(Access::Write, "update-index").args(["-z", "--index-info"]);
-        update.input(Input::Bytes(list)).success().map(drop)
+        let output = self.update_index(&list)?;
+        if output.code() == Some(0) { Ok(index.entries) } else { Err(output.failure()) }
     }
 
     /// Stages all that is not ignored. What cannot be read, or is too large, is left out and named; the rest is staged all
     /// the same.
-    fn add_everything(&self) -> Result<(Vec<String>, HashSet<Vec<u8>>)> {
+    fn add_everything(&self, without: Without) -> Result<(Vec<String>, HashSet<Vec<u8>>)> {
         let add = || {
             let add = self.command(Access::Write, "add").config("core.safecrlf", "false");
             add.args(["--all", "--sparse", "--ignore-errors"])
         };
-        let staged = self.stage(&self.request.worktree, add)?;
+        let staged = self.stage(&self.request.worktree, without, add)?;
         let mut lost = staged.left_out;
         lost.extend(complaints(&staged.output));
         match staged.output.code() {
@@ -138,23 +137,20 @@ impl Capture<'_> {
     /// Stages the paths of the agent's index that an ignore rule kept out. What is in them is read from the disk.
     fn add_what_the_agent_forced(
         &self,
+        listing: &Listing,
         tracked: &HashSet<&[u8]>,
         gitlinks: &HashSet<&[u8]>,
         large: &HashSet<Vec<u8>>,
     ) -> Result<Forced> {
-        let index = self.request.agent_admin.join("index");
-        match index.symlink_metadata() {
-            Ok(found) if found.is_file() && found.len() <= INDEX_MAX => {}
+        let entries = match listing {
             // Without an index nothing was added by force.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Forced::Added(Vec::new())),
-            Ok(_) | Err(_) => return Ok(Forced::Unknown),
-        }
-        let listed =
-            self.command(Access::Read, "ls-files").args(["-z", "--cached"]).env("GIT_INDEX_FILE", &index).run();
-        let Some(listed) = listed.ok().filter(|listed| listed.code() == Some(0)) else {
-            return Ok(Forced::Unknown);
+            Listing::Absent => return Ok(Forced::Added(Vec::new())),
+            Listing::Unreadable => return Ok(Forced::Unknown),
+            Listing::Of(entries) => entries,
         };
-        let forced: BTreeSet<&[u8]> = records(&listed.stdout)
+        let forced: BTreeSet<&[u8]> = entries
+            .iter()
+            .map(|entry| entry.path.as_slice())
             .filter(|path| !tracked.contains(path) && is_plain(path) && !is_below(path, gitlinks))
             .filter(|path| !large.contains(*path))
             .filter(|path| lies_in(&self.request.worktree, path))
@@ -208,7 +204,9 @@ impl Capture<'_> {
                 let add = within(Access::Write, "add").config("core.safecrlf", "false");
                 add.args(["--all", "--ignore-errors"])
             };
-            let added = self.stage(&self.request.worktree.join(OsStr::from_bytes(path)), add)?;
+            let folder = self.request.worktree.join(OsStr::from_bytes(path));
+            let spared = if self.request.spare { Some(self.large_inside(&folder)?) } else { None };
+            let added = self.stage(&folder, Without { spared, ..Without::default() }, add)?;
             let complaints = added.left_out.into_iter().chain(complaints(&added.output));
             lost.extend(complaints.map(|line| format!("in `{shown}`: {line}")));
             let written = within(Access::Write, "write-tree").run()?;
@@ -264,7 +262,7 @@ fn is_of_empty_repository(complaint: &str) -> bool {
 }
 
 /// Whether a path from a forged index may be handed to git at all.
-fn is_plain(path: &[u8]) -> bool {
+pub(super) fn is_plain(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/')
         .all(|part| !part.is_empty() && part != b"." && part != b".." && !part.eq_ignore_ascii_case(b".git"))
 }

@@ -183,7 +183,7 @@ impl Capture<'_> {
 }
 
 /// A file's bytes, if it is a file, no link, and no longer than `max`.
-fn read_plain(path: &Path, max: u64) -> Option<Vec<u8>> {
+pub(super) fn read_plain(path: &Path, max: u64) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     let metadata = file.metadata().ok()?;

@@ -57,7 +57,7 @@ impl Walk<'_, '_> {
         let held = inside.filter_map(|change| {
             let glob = self.protected.holds(&change.path, &scope.contract)?;
             let text = format!("`{}` is protected by `{glob}`, and no glob of the contract names it", change.path);
-            Some(HeldPath { path: change.path.clone(), entry: change.new.clone(), text })
+            Some(HeldPath { path: change.path.clone(), before: None, entry: change.new.clone(), text })
         });
         held.collect()
     }
@@ -66,7 +66,7 @@ impl Walk<'_, '_> {
     pub(super) fn unseen(&self, made: &Contribution, from: &TreeId, to: &TreeId) -> Result<Vec<Card>, Error> {
         let mut cards = Vec::new();
         let findings = bundle::findings(self.question.facts.repository, from, to)?;
-        for kind in [CardKind::NestedRepository, CardKind::UnsafeTree] {
+        for kind in [CardKind::NestedRepository, CardKind::Submodule, CardKind::UnsafeTree] {
             let of_kind = findings.iter().filter(|finding| finding.kind.holds() && card_kind(finding) == kind);
             let paths: Vec<HeldPath> = of_kind.map(|finding| held_path(finding, made)).collect();
             if !paths.is_empty() {
@@ -84,7 +84,7 @@ impl Walk<'_, '_> {
             match self.question.facts.state.answer(&card) {
                 Some(Answer { kind: AnswerKind::Dismissed, .. }) => return Undecided::SetAside(card.id),
                 Some(Answer { kind: AnswerKind::Approved, by, .. }) => {
-                    // Of a protected path that the contract covers, it was kept all the same.
+                    // Of a protected path or a submodule that the contract covers, it was kept all the same.
                     if card.kind == CardKind::Scope {
                         terms.approved_by.insert(by.clone());
                     }
@@ -99,15 +99,16 @@ impl Walk<'_, '_> {
 fn card_kind(finding: &Finding) -> CardKind {
     match finding.kind {
         FindingKind::Gitlink => CardKind::NestedRepository,
+        FindingKind::Submodule => CardKind::Submodule,
         FindingKind::EmbeddedRepository | FindingKind::Collision | FindingKind::OutwardLink => CardKind::UnsafeTree,
     }
 }
 
 fn held_path(finding: &Finding, made: &Contribution) -> HeldPath {
-    let change = made.changes.iter().find(|change| change.path == finding.path);
-    HeldPath {
-        path: finding.path.clone(),
-        entry: change.and_then(|change| change.new.clone()),
-        text: finding.text.clone(),
+    let (path, text) = (finding.path.clone(), finding.text.clone());
+    if let Some(own) = &finding.change {
+        return HeldPath { path, before: own.old.clone(), entry: own.new.clone(), text };
     }
+    let change = made.changes.iter().find(|change| change.path == finding.path);
+    HeldPath { path, before: None, entry: change.and_then(|change| change.new.clone()), text }
 }

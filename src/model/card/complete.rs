@@ -51,7 +51,11 @@ impl Card {
     pub fn missing(&self) -> Vec<&'static str> {
         let (paths, sides) = match self.kind {
             CardKind::Conflict => (true, true),
-            CardKind::Scope | CardKind::Protected | CardKind::NestedRepository | CardKind::UnsafeTree => (true, false),
+            CardKind::Scope
+            | CardKind::Protected
+            | CardKind::NestedRepository
+            | CardKind::Submodule
+            | CardKind::UnsafeTree => (true, false),
             CardKind::MergeError | CardKind::ScopeRequest | CardKind::Landing => (false, false),
         };
         // Some conflicts have no stages; then what git said is all the evidence there is.
@@ -126,7 +130,11 @@ mod tests {
             let mut needs = vec!["an agent", "a reason", "a fingerprint", "options"];
             match kind {
                 CardKind::Conflict => needs.extend(["paths", "both sides", "evidence"]),
-                CardKind::Scope | CardKind::Protected | CardKind::NestedRepository | CardKind::UnsafeTree => {
+                CardKind::Scope
+                | CardKind::Protected
+                | CardKind::NestedRepository
+                | CardKind::Submodule
+                | CardKind::UnsafeTree => {
                     needs.push("paths");
                 }
                 CardKind::MergeError => {}
