@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 
 /// No wait may be longer.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 pub(crate) struct Bench {
     pub(crate) root: PathBuf,
