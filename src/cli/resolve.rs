@@ -81,7 +81,12 @@ pub(super) fn resolve(
         }
         (None, Some(from)) => desk.take_from_commit(&card, from, why),
         (None, None) if args.accept => desk.accept(&card, why),
-        (None, None) => desk.done(&card, why),
+        (None, None) => desk.done(&card, why).map(|(card, stays)| {
+            if let Some(text) = stays {
+                printer.warn(&text);
+            }
+            card
+        }),
     };
     tell("board resolve", run.clone(), decided.map_err(in_run)?, &desk, printer);
     Ok(())

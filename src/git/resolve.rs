@@ -193,6 +193,19 @@ impl Repository {
         parsed(output.what(), output.line()?)
     }
 
+    /// What git ignores in such a folder, folders once.
+    pub fn load_ignored_in(&self, folder: &Path) -> Result<Vec<RepoPath>, Error> {
+        let asked = self.within(folder, Access::Read, "ls-files").args(["-z", "--others", "--ignored"]);
+        let output = asked.args(["--exclude-standard", "--directory"]).success()?;
+        Ok(output.records().map(RepoPath::new).collect())
+    }
+
+    /// Whether such a folder is as its HEAD is, with nothing beside it.
+    pub fn has_no_changes(&self, folder: &Path) -> Result<bool, Error> {
+        let asked = self.within(folder, Access::Read, "status").args(["--porcelain", "-z", "--untracked-files=all"]);
+        Ok(asked.arg("--ignore-submodules=none").success()?.stdout.is_empty())
+    }
+
     /// Those of the paths that a filter of the user's applies to, as the attributes of `folder` say.
     pub fn load_filtered(&self, folder: &Path, paths: &[RepoPath]) -> Result<Vec<(RepoPath, String)>, Error> {
         let input = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();

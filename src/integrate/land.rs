@@ -161,12 +161,13 @@ pub fn land(landing: &Landing<'_>) -> Result<Landed, Error> {
 /// One try: looks at everything, claims, acts, reads back.
 fn attempt(landing: &Landing<'_>, told: &Following<'_>, lock: &RepositoryLock, asked: Asker) -> Result<Tried, Error> {
     let ended = |landed| Ok(Tried::Ended(landed));
-    if landing.candidate == landing.expected_tip {
-        return ended(Landed::Nothing);
-    }
+    let is_nothing = landing.candidate == landing.expected_tip;
     match landing.repository.load_ref(landing.target)?.map(CommitId::from) {
-        Some(found) if found == *landing.expected_tip => {}
-        Some(found) if landing.repository.is_ancestor(landing.candidate, &found)? => {
+        Some(found) if found == *landing.expected_tip && !is_nothing => {}
+        Some(found) if is_nothing && landing.repository.is_ancestor(landing.candidate, &found)? => {
+            return ended(Landed::Nothing);
+        }
+        Some(found) if !is_nothing && landing.repository.is_ancestor(landing.candidate, &found)? => {
             return ended(already(landing, told, found)?);
         }
         found => return ended(Landed::Moved { found: found.map(|commit| commit.object().clone()) }),

@@ -4,9 +4,10 @@
 //! says that files may be half done: then they are put back, path by path, and only where what stands there is exactly
 //! the new content. Anything else is the user's, and is named.
 
+use std::path::Path;
 use std::time::Duration;
 
-use crate::git::{Before, Checkout, Operation, OperationKind, Repository, Standing, load_operations};
+use crate::git::{self, Before, Checkout, Operation, OperationKind, Repository, Standing, load_operations};
 use crate::model::CommitId;
 use crate::model::currency::Release;
 use crate::model::event::{Effect, EventKind, Subject};
@@ -109,7 +110,7 @@ pub(super) fn settle_held(repository: &Repository, journal: &dyn Record, claim: 
     // Who settles it is not always who claimed it.
     let claim = &Effect { invocation: Some(process::current()?), ..claim.clone() };
     let site = match &claim.checkout {
-        Some(path) if path.is_dir() => Some(Checkout::open(repository.git(), path)?),
+        Some(path) if path.is_dir() => open_claimed(repository, path)?,
         Some(_) | None => None,
     };
     let stand = match &tip {
@@ -167,6 +168,20 @@ fn odd_origin(claim: &Effect, checkout: Option<&Checkout>) -> Result<Option<Stri
     }
     let from = read.orig_head.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
     Ok(Some(format!("ORIG_HEAD is {from}: something else moved the branch at the same time, or since")))
+}
+
+/// The checkout that was claimed, if it is still what lies there: neither a folder of somebody's own, nor one that only lies in
+/// another checkout, whose files are none of this claim's.
+fn open_claimed(repository: &Repository, path: &Path) -> Result<Option<Checkout>, Error> {
+    let found = match Checkout::open(repository.git(), path) {
+        Ok(found) => found,
+        Err(git::Error::NotARepository { .. } | git::Error::Bare { .. } | git::Error::OutsideWorkTree { .. }) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let is_same = found.top() == path && found.repository().common_dir() == repository.common_dir();
+    Ok(is_same.then_some(found))
 }
 
 fn load_files(repository: &Repository, claim: &Effect, checkout: Option<&Checkout>) -> Result<Files, Error> {

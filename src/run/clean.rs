@@ -13,6 +13,7 @@ use sandbox::Layer;
 use serde::Serialize;
 
 use super::agents::load_workspaces;
+use super::decide::Desk;
 use super::error::Error;
 use super::forget::{forget, prune_receipts};
 use super::inventory::{self, Seeded};
@@ -306,7 +307,11 @@ impl<'a> Hand<'a> {
             Owner::Verify | Owner::Resolver | Owner::Hook => {
                 return Ok(Ok("nothing of it is anybody's work".to_owned()));
             }
-            Owner::Card { .. } => return Ok(Ok("its card is closed".to_owned())),
+            Owner::Card { id, .. } => {
+                let desk = Desk::of(self.site.clone(), self.recorder.clone());
+                let lost = tokio::task::block_in_place(|| desk.unfinished_edit(id))?;
+                return Ok(lost.map_or_else(|| Ok("its card is closed".to_owned()), Err));
+            }
             Owner::Unknown(_) => return Ok(Err(Reason::NotKnown.to_string())),
             Owner::Agent(name) => name,
         };

@@ -14,6 +14,7 @@ use super::error::Error;
 use super::recorder::{Quiet, Recorder};
 use super::site::Site;
 use super::start::load_settings;
+use crate::agent::attempt::with_causes;
 use crate::git::{
     Chosen, Conflict, Entry, InFolder, Merger, Mode, ModeKind, NewCommit, Preview, Renames, Repository, Signature,
     find_in_folder,
@@ -22,8 +23,8 @@ use crate::model::card::{Answer, AnswerKind, Card, CardKind, CardState, Resolved
 use crate::model::event::{CardClosed, EventKind, Subject};
 use crate::model::{AgentName, CardId, CommitId, RefName, RepoPath, RunId, TreeId};
 use crate::store::lock::RunLock;
-use crate::store::{JournalWriter, Occupant, Record, RunDir, Workplace};
-use crate::workspace::{is_being_made, is_made, merge_by_hand, remove};
+use crate::store::{JournalWriter, Occupant, Record, RunDir, Workplace, atomic};
+use crate::workspace::{is_being_made, merge_by_hand, remove};
 
 /// How many paths an answer names.
 const NAMED: usize = 5;
@@ -59,11 +60,20 @@ impl Desk {
         site.require_writable()?;
         let lock = RunLock::try_acquire(run)?;
         let (writer, opened) = JournalWriter::open(run, lock, site.clock.clone())?;
+        // Before there is a recorder, which writes when it likes.
+        if let Err(error) = atomic::remove_unfinished(run.root()) {
+            tracing::warn!("what a command that was killed left stays for now: {}", with_causes(&error));
+        }
         let recorder = Recorder::new(writer, &opened.events, Box::new(Quiet));
         let site = site.of_run(run, &load_settings(run)?)?;
         let desk = Self { site, recorder };
         desk.clear_away();
         Ok(desk)
+    }
+
+    /// The same, for who holds the run already.
+    pub(super) fn of(site: Site, recorder: Recorder) -> Self {
+        Self { site, recorder }
     }
 
     /// The repository that the cards are about.
@@ -173,15 +183,10 @@ impl Desk {
         let place = self.place(&card.id);
         let matter = self.matter(&card)?;
         if place.worktree().symlink_metadata().is_ok() {
-            match (self.require_merging(&matter), is_being_made(&place)) {
-                (Ok(_), false) => return Ok((place.worktree().to_owned(), false)),
-                // A program died before it told so, or while it was at it.
-                (Ok(_), true) => {
-                    is_made(&place)?;
-                    return Ok((place.worktree().to_owned(), true));
-                }
-                (Err(_), true) => {}
-                (Err(error), false) => return Err(error),
+            // A program that died while it made it told nobody of it, so nobody has worked in it.
+            if !is_being_made(&place) {
+                drop(self.require_merging(&matter)?);
+                return Ok((place.worktree().to_owned(), false));
             }
         }
         let sides = [&matter.sides.ours, &matter.sides.theirs];
@@ -192,10 +197,11 @@ impl Desk {
         Ok((place.worktree().to_owned(), true))
     }
 
-    /// Resolves a conflict with what was merged by hand in the folder of [`Self::edit`], and removes the folder.
-    pub fn done(&self, card: &CardId, why: Option<String>) -> Result<Card, Error> {
+    /// Resolves a conflict with what was merged by hand in the folder of [`Self::edit`], and removes the folder. Where more lies
+    /// in it than is kept by that, it stays, and this is why.
+    pub fn done(&self, card: &CardId, why: Option<String>) -> Result<(Card, Option<String>), Error> {
         if let Some(done) = self.done_before(card)? {
-            return Ok(done);
+            return Ok((done, None));
         }
         let card = self.open_card(card, AnswerKind::Resolved)?;
         let matter = self.matter(&card)?;
@@ -216,9 +222,19 @@ impl Desk {
             );
             return Err(refused(&card.id, AnswerKind::Resolved, why));
         }
+        let lost = self.lost_with(&place, &admin_dir, &tree)?;
         let closed = self.resolve(&matter, chosen, why, "merged by hand")?;
-        remove(repository, &self.site.state, &place)?;
-        Ok(closed)
+        let Some(lost) = lost else {
+            remove(repository, &self.site.state, &place)?;
+            return Ok((closed, None));
+        };
+        let stays = format!(
+            "`{}` stays: {lost}; `sandbox board resolve {} --discard --run {}` removes it",
+            place.worktree().display(),
+            closed.id,
+            self.recorder.run().id()
+        );
+        Ok((closed, Some(stays)))
     }
 
     /// The card, where [`Self::done`] had closed it and died before its folder was gone: what lies there is what was chosen, so
@@ -238,7 +254,8 @@ impl Desk {
             let Ok(tree) = self.merged_in(&matter, &place, &admin_dir) else { return Ok(None) };
             let is_only_that = self.require_only_conflicting(&matter, &tree).is_ok();
             let chosen = repository.load_chosen(&matter.conflict, &tree)?;
-            if !is_only_that || resolved_paths(chosen) != answer.resolved {
+            let is_whole = is_only_that && resolved_paths(chosen) == answer.resolved;
+            if !is_whole || self.lost_with(&place, &admin_dir, &tree)?.is_some() {
                 return Ok(None);
             }
         }
@@ -274,11 +291,11 @@ impl Desk {
         Ok(place.worktree().to_owned())
     }
 
-    fn place(&self, card: &CardId) -> Workplace {
+    pub(super) fn place(&self, card: &CardId) -> Workplace {
         self.site.workplaces.place(self.recorder.run().id(), &Occupant::Card(card.clone()))
     }
 
-    fn folder_of(&self, card: &Card) -> Result<(Workplace, PathBuf), Error> {
+    pub(super) fn folder_of(&self, card: &Card) -> Result<(Workplace, PathBuf), Error> {
         let place = self.place(&card.id);
         let listed = self.site.repository.load_worktrees()?;
         let found = listed.into_iter().find(|worktree| worktree.path == place.worktree());
@@ -309,10 +326,10 @@ impl Desk {
             return Ok((place, admin_dir));
         }
         let why = format!(
-            "the merge is not under way in `{}` any more, or is of earlier work: remove it, `sandbox board resolve {} \
-             --discard`, and begin anew with --edit",
-            place.worktree().display(),
-            matter.card.id
+            "the merge is not under way in `{folder}` any more, or is of earlier work: `sandbox board resolve {card} --from \
+             {folder}` takes what stands there; or remove it, `sandbox board resolve {card} --discard`, and begin anew with --edit",
+            folder = place.worktree().display(),
+            card = matter.card.id
         );
         Err(refused(&matter.card.id, AnswerKind::Resolved, why))
     }

@@ -3,6 +3,7 @@
 //! A folder in which a person merges by hand is theirs, and stays.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::decide::Desk;
 use super::error::Error;
@@ -10,21 +11,16 @@ use crate::agent::attempt::with_causes;
 use crate::git::RefEdit;
 use crate::model::RefName;
 use crate::model::card::Card;
+use crate::store::Trash;
 use crate::store::lock::{self, Patience};
-use crate::store::{Trash, atomic};
 use crate::workspace::remove;
 
 impl Desk {
     /// Takes it away. Never a reason to stop: what stays is in nobody's way, and the next one tries again.
     pub(super) fn clear_away(&self) {
         self.site.sweep_scratch();
-        // The run's lock is ours: nobody else writes there.
-        let files = || Ok(atomic::remove_unfinished(self.recorder.run().root())?);
         let trash = || Ok(Trash::of_workplaces(self.site.workplaces.root()).sweep().map(drop)?);
-        let done = files()
-            .and_then(|()| trash())
-            .and_then(|()| self.forget_proposals())
-            .and_then(|()| self.remove_resolvers());
+        let done = trash().and_then(|()| self.forget_proposals()).and_then(|()| self.remove_resolvers());
         if let Err(error) = done {
             tracing::warn!("what a command that was killed left stays for now: {}", with_causes(&error));
         }
@@ -54,7 +50,11 @@ impl Desk {
             if [place.worktree(), place.private()].iter().all(|path| path.symlink_metadata().is_err()) {
                 continue;
             }
-            lock::await_boxes(&place, Patience::default(), || {})?;
+            // Who still ends there is not waited for: the next one finds it.
+            let at_once = Patience { limit: Duration::ZERO, ..Patience::default() };
+            if lock::await_boxes(&place, at_once, || {}).is_err() {
+                continue;
+            }
             remove(&self.site.repository, &self.site.state, &place)?;
         }
         Ok(())

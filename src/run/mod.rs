@@ -14,6 +14,7 @@
 
 mod agents;
 mod asks;
+mod by_hand;
 pub mod clean;
 pub mod control;
 pub mod coordinator;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::derived::Derived;
@@ -44,6 +45,20 @@ pub fn unwatched() -> Box<dyn Observer> {
 pub struct Recorder {
     run: RunDir,
     inner: Arc<Mutex<Inner>>,
+    // Below what it writes of: that goes first, and then its end is waited for.
+    keeping_up: Arc<KeepingUp>,
+}
+
+/// What writes derived files a moment later. Its end is waited for, so that a program which ends with the recorder leaves
+/// nothing half written.
+struct KeepingUp(Option<JoinHandle<()>>);
+
+impl Drop for KeepingUp {
+    fn drop(&mut self) {
+        if self.0.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::warn!("what writes derived files met a fault of ours");
+        }
+    }
 }
 
 struct Inner {
@@ -62,12 +77,14 @@ struct Inner {
 pub(super) struct WeakRecorder {
     run: RunDir,
     inner: Weak<Mutex<Inner>>,
+    keeping_up: Weak<KeepingUp>,
 }
 
 impl WeakRecorder {
     /// The recorder, while somebody has it.
     pub(super) fn upgrade(&self) -> Option<Recorder> {
-        Some(Recorder { run: self.run.clone(), inner: self.inner.upgrade()? })
+        let (inner, keeping_up) = (self.inner.upgrade()?, self.keeping_up.upgrade()?);
+        Some(Recorder { run: self.run.clone(), inner, keeping_up })
     }
 }
 
@@ -124,8 +141,9 @@ impl Recorder {
         let (wake, wakes) = channel();
         let kept = Arc::downgrade(&inner);
         let thread = std::thread::Builder::new().name("derived".to_owned()).spawn(move || keep_up(&kept, &wakes));
-        let recorder = Self { run, inner };
-        if thread.is_ok() {
+        let keeps_up = thread.is_ok();
+        let recorder = Self { run, inner, keeping_up: Arc::new(KeepingUp(thread.ok())) };
+        if keeps_up {
             let mut inner = recorder.lock();
             if inner.derived.is_owed() {
                 wake_up(&wake);
@@ -147,7 +165,8 @@ impl Recorder {
 
     /// The same, for whom it must not wait.
     pub(super) fn downgrade(&self) -> WeakRecorder {
-        WeakRecorder { run: self.run.clone(), inner: Arc::downgrade(&self.inner) }
+        let (inner, keeping_up) = (Arc::downgrade(&self.inner), Arc::downgrade(&self.keeping_up));
+        WeakRecorder { run: self.run.clone(), inner, keeping_up }
     }
 
     /// Has the user's commands run for what is told from now on.

@@ -27,7 +27,7 @@ mod standing;
 mod surroundings;
 
 pub use boxes::{capture_box, network_of, refuse_nested_root, without_mounts, working_box};
-pub use by_hand::{is_being_made, is_made, merge_by_hand};
+pub use by_hand::{is_as_begun, is_being_made, merge_by_hand};
 pub use check::{Workspace, WorkspaceRecord};
 pub use create::{Commission, create};
 pub use environment::{HostEnvironment, box_variables, network_variables};

@@ -449,3 +449,53 @@ fn a_folder_whose_card_is_closed_goes() {
     assert!(!world.git(&["worktree", "list"]).contains("card."));
     world.sandbox(&["board", "resolve", &id, "--discard"]).expect(2);
 }
+
+/// The user's own work, of which nothing else has a copy.
+#[test]
+fn what_lies_in_a_folder_alone_goes_by_the_users_word_alone() {
+    let world = world(CONFLICT);
+    let id = id(&world);
+    fs::write(world.repo.join(".git/info/exclude"), "*.log\n/inner/\n").unwrap();
+    let begin = || {
+        let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+        std::path::PathBuf::from(begun["data"]["folder"].as_str().unwrap())
+    };
+    // Ended, but with more in it than the merge.
+    let folder = begin();
+    fs::write(folder.join("docs/shared"), "from both\n").unwrap();
+    fs::write(folder.join("my.log"), "notes\n").unwrap();
+    world.git_in(&folder, &["init", "-q", "inner"]);
+    let done = world.sandbox(&["board", "resolve", &id, "--done"]).expect(0);
+    assert!(done.stderr.contains("stays: `inner`") && done.stderr.contains("--discard"), "{done:?}");
+    fs::remove_dir_all(folder.join("inner")).unwrap();
+    let stays = |words: &str| {
+        let kept = world.sandbox(&["clean", "duel-1"]).expect(0).stdout;
+        assert!(kept.contains(words) && kept.contains("--from"), "{kept}");
+        assert!(folder.exists(), "{kept}");
+    };
+    stays("git ignores `my.log`");
+    fs::remove_file(folder.join("my.log")).unwrap();
+    // The card was closed with something else than what lies there now.
+    fs::write(folder.join("docs/shared"), "from me\n").unwrap();
+    stays("merged by hand in it is nowhere else");
+    fs::write(folder.join("docs/shared"), "from both\n").unwrap();
+    world.sandbox(&["clean", "duel-1"]).expect(0);
+    assert!(!folder.exists(), "it is what the card was closed with");
+}
+
+/// One that nobody worked in goes once its card is closed; one in which somebody did, stays.
+#[test]
+fn a_folder_nobody_worked_in_is_cleaned_away() {
+    for edit in [None, Some("mine\n")] {
+        let world = world(CONFLICT);
+        let id = id(&world);
+        let begun = world.sandbox(&["board", "resolve", &id, "--edit", "--json"]).expect(0).json();
+        let folder = std::path::PathBuf::from(begun["data"]["folder"].as_str().unwrap());
+        if let Some(text) = edit {
+            fs::write(folder.join("docs/shared"), text).unwrap();
+        }
+        world.sandbox(&["board", "resolve", &id, "--take", "ours"]).expect(0);
+        world.sandbox(&["clean", "duel-1"]).expect(0);
+        assert_eq!(folder.exists(), edit.is_some(), "{edit:?}");
+    }
+}

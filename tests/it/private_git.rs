@@ -239,7 +239,7 @@ async fn what_is_unfit_is_refused_and_the_files_are_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_much_for_a_pack_does_not_take_the_rest_along() {
     const LARGE: &str = "head -c 3000000 /dev/urandom";
-    let cases: [(&str, String, &[&str], &[&str]); 6] = [
+    let cases: [(&str, String, &[&str], &[&str]); 7] = [
         ("one", format!("{LARGE} > large"), &["large"], &["work"]),
         (
             "several, and as few go as must",
@@ -262,7 +262,16 @@ async fn what_is_too_much_for_a_pack_does_not_take_the_rest_along() {
         (
             "in a repository inside",
             format!("git init -q inner; {LARGE} > inner/large; echo x > inner/small"),
-            &["inner/large", "large"],
+            &["large"],
+            &["work"],
+        ),
+        (
+            "in a repository inside, with a commit",
+            format!(
+                "git init -q inner; git -C inner -c user.name=x -c user.email=x commit -q --allow-empty -m x; \
+                 {LARGE} > inner/large; echo x > inner/small"
+            ),
+            &["large"],
             &["work"],
         ),
         (

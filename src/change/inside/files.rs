@@ -1,7 +1,7 @@
 //! The first half of a capture: what lies on the disk becomes a tree.
 //!
-//! Nothing of the agent's git directory takes part but one list of paths, and none of its objects are in reach: an object
-//! that it forged or damaged could otherwise stand in for a file's content.
+//! Nothing of the agent's git directory takes part but what its index lists, paths and the commits of submodules, and none of
+//! its objects are in reach: an object that it forged or damaged could otherwise stand in for a file's content.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;

@@ -139,6 +139,8 @@ impl Capture<'_> {
         }
         let list = paths.iter().flat_map(|path| [b"./", path.as_slice(), b"\0"].concat()).collect();
         let asked = self.command(Access::Read, "check-ignore").work_tree(root).folder(root).without_literal_paths();
+        // The index is that of the worktree, and says nothing of a repository inside.
+        let asked = if root == self.request.worktree { asked } else { asked.arg("--no-index") };
         let output = asked.args(["-z", "--stdin"]).input(Input::Bytes(list)).run()?;
         // It fails where none is ignored, by another code than where it cannot tell.
         if !matches!(output.code(), Some(0 | 1)) {
@@ -185,8 +187,8 @@ fn largest_beyond<T>(room: u64, mut sized: Vec<(u64, T)>) -> Vec<T> {
     beyond
 }
 
-/// The files below `root` of more than `most` bytes, by their paths from it, but those of git's own folders. No link is
-/// followed; what cannot be looked into is passed over.
+/// The files below `root` of more than `most` bytes, by their paths from it, but those of git's own folders, and of
+/// repositories inside: git asks for them there. No link is followed; what cannot be looked into is passed over.
 fn large_files(root: &Path, most: u64) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut open: Vec<Vec<u8>> = vec![Vec::new()];
@@ -196,7 +198,9 @@ fn large_files(root: &Path, most: u64) -> Vec<Vec<u8>> {
             let path =
                 if folder.is_empty() { name.as_bytes().to_vec() } else { [&folder, name.as_bytes()].join(&b'/') };
             if metadata.is_dir() && name != ".git" {
-                open.push(path);
+                if entry.path().join(".git").symlink_metadata().is_err() {
+                    open.push(path);
+                }
             } else if metadata.is_file() && metadata.len() > most {
                 found.push(path);
             }
@@ -249,7 +253,15 @@ mod tests {
         let root = folder.path();
         fs::create_dir_all(root.join("a/b")).unwrap();
         fs::create_dir_all(root.join(".git")).unwrap();
-        for (path, size) in [("small", 9), ("edge", 10), ("large", 11), ("a/b/huge", 1 << 40), (".git/huge", 1 << 40)] {
+        fs::create_dir_all(root.join("inner/.git")).unwrap();
+        for (path, size) in [
+            ("small", 9),
+            ("edge", 10),
+            ("large", 11),
+            ("a/b/huge", 1 << 40),
+            (".git/huge", 1 << 40),
+            ("inner/huge", 1 << 40),
+        ] {
             let file = fs::OpenOptions::new().create(true).truncate(true).write(true).open(root.join(path)).unwrap();
             file.set_len(size).unwrap();
         }

@@ -84,6 +84,13 @@ fn a_clean_checkout_goes_with_the_target() {
     let next = world.integrate();
     assert_eq!(next.candidate, next.onto);
     assert_eq!(world.land(&next), Landed::Nothing);
+    // Not where somebody took it back meanwhile.
+    let back = world.run("rev-parse", &["main~2"]);
+    world.run("reset", &["-q", "--hard", &back]);
+    assert_eq!(world.land(&next), Landed::Moved { found: Some(back.parse().unwrap()) });
+    world.run("checkout", &["-q", "--detach"]);
+    world.run("branch", &["-q", "-D", "main"]);
+    assert_eq!(world.land(&next), Landed::Moved { found: None });
 }
 
 #[test]
