@@ -149,6 +149,14 @@ impl Repository {
         self.swap_refs(&[edit], why)
     }
 
+    /// Deletes a ref, whatever it holds now, if there is one. Lost where something else moves it between the look and that.
+    pub fn drop_ref(&self, name: &RefName, why: &str) -> Result<Swap, Error> {
+        match self.load_ref(name)? {
+            Some(old) => self.swap_refs(&[RefEdit::Delete { name: name.clone(), old }], why),
+            None => Ok(Swap::Done),
+        }
+    }
+
     /// All refs below `prefix` (`refs/sandbox/login-3/`), sorted by name. A ref whose name is not UTF-8 is left out; it
     /// cannot be one of ours.
     pub fn load_refs(&self, prefix: &str) -> Result<Vec<Ref>, Error> {

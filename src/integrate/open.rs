@@ -1,6 +1,6 @@
 //! Opening cards, and keeping from git's collection what a decision about one needs.
 
-use crate::git::{Mode, NewCommit, RefEdit};
+use crate::git::{Mode, NewCommit};
 use crate::model::card::{Card, CardKind, CompleteCard};
 use crate::model::event::{EventKind, Subject};
 use crate::model::{AgentName, ObjectId, RefName};
@@ -53,8 +53,7 @@ fn tell(facts: &Facts<'_>, journal: &dyn Record, agent: &AgentName, card: &Card)
 fn forget_proposal(facts: &Facts<'_>, card: &Card) -> Result<(), Error> {
     let Some(agent) = card.agents.first() else { return Ok(()) };
     let name = RefName::proposal(facts.run.id(), agent, &card.id);
-    let Some(old) = facts.repository.load_ref(&name)? else { return Ok(()) };
-    Ok(facts.repository.swap_refs(&[RefEdit::Delete { name, old }], "sandbox: proposal")?.require()?)
+    Ok(facts.repository.drop_ref(&name, "sandbox: proposal")?.require()?)
 }
 
 /// Keeps both sides of a conflict, and the content that git found in conflict, from git's collection. The content is kept

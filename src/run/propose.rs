@@ -27,7 +27,7 @@ use crate::agent::errand::{self, Errand};
 use crate::agent::output::Allowance;
 use crate::agent::supervise::{Bounds, Cut, Ended};
 use crate::change::{Capturer, Snapshot};
-use crate::git::{Chosen, Entry, NewCommit, Place, RefEdit, Stage};
+use crate::git::{Chosen, Entry, NewCommit, Place, Stage};
 use crate::integrate::as_chosen;
 use crate::model::card::{AnswerKind, Card, Proposal};
 use crate::model::event::{CardProposed, EventKind, ProposalDiscarded, Subject};
@@ -121,8 +121,7 @@ impl Desk {
     pub(super) fn forget_proposal(&self, card: &Card) -> Result<(), Error> {
         let Some(agent) = card.agents.first() else { return Ok(()) };
         let name = RefName::proposal(self.recorder.run().id(), agent, &card.id);
-        let Some(old) = self.site.repository.load_ref(&name)? else { return Ok(()) };
-        Ok(self.site.repository.swap_refs(&[RefEdit::Delete { name, old }], "sandbox: proposal")?.require()?)
+        Ok(self.site.repository.drop_ref(&name, "sandbox: proposal")?.require()?)
     }
 
     pub(super) fn resolver_place(&self, card: &CardId) -> Workplace {

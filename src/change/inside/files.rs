@@ -10,10 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::index::{GITLINK, Index};
+use super::index::{GITLINK, Index, index_line};
 use super::large::Without;
 use super::listed::Listing;
-use super::submodules::line;
 use super::{Capture, Result, one_id, records};
 use crate::git::{Access, CachedEntry, Input, Output};
 use crate::model::{CommitId, RepoPath, TreeId};
@@ -102,12 +101,12 @@ impl Capture<'_> {
         };
         let mut list = Vec::new();
         for entry in index.doubtful() {
-            list.extend(line(&format!("{:o}", entry.mode), &entry.id, &entry.path));
+            list.extend(index_line(&format!("{:o}", entry.mode), &entry.id, &entry.path));
         }
         // A repository that is none any more is a folder whose files git would not look for.
         for entry in index.entries.iter().filter(|entry| entry.mode == GITLINK) {
             if is_mere_folder(&self.request.worktree.join(OsStr::from_bytes(&entry.path))) {
-                list.extend(line("0", &entry.id, &entry.path));
+                list.extend(index_line("0", &entry.id, &entry.path));
             }
         }
         if list.is_empty() {

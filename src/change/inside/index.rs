@@ -36,6 +36,11 @@ impl Index {
     }
 }
 
+/// A line for `--index-info`. Mode 0 takes an entry away.
+pub(super) fn index_line(mode: &str, id: &str, path: &[u8]) -> Vec<u8> {
+    [mode.as_bytes(), b" ", id.as_bytes(), b" 0\t", path, b"\0"].concat()
+}
+
 /// The part of a time that an index keeps.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "git keeps the low 32 bits, and so do we")]
 fn seconds(time: i64) -> u32 {

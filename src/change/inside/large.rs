@@ -13,8 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::index::GITLINK;
-use super::submodules::line;
+use super::index::{GITLINK, index_line};
 use super::{Capture, Result, records};
 use crate::git::{Access, Command, Error, Input, Output};
 use crate::model::RepoPath;
@@ -108,7 +107,8 @@ impl Capture<'_> {
         if spared.is_empty() {
             return Ok(paths);
         }
-        let list: Vec<u8> = spared.iter().flat_map(|change| line(change.old_mode, change.old, change.path)).collect();
+        let list: Vec<u8> =
+            spared.iter().flat_map(|change| index_line(change.old_mode, change.old, change.path)).collect();
         let output = self.update_index(&list)?;
         if output.code() != Some(0) {
             return Err(output.failure());

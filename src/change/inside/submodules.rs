@@ -16,7 +16,7 @@ use std::path::Path;
 
 use super::files::is_plain;
 use super::history::read_plain;
-use super::index::{GITLINK, Index};
+use super::index::{GITLINK, Index, index_line};
 use super::listed::{Links, Listing};
 use super::{Capture, Result};
 use crate::git::{Access, CachedEntry, Input, Output, named_submodules};
@@ -171,16 +171,16 @@ impl Capture<'_> {
             has_room
         });
         let zero = "0".repeat(self.request.previous.as_str().len());
-        let mut list: Vec<u8> = gone.iter().flat_map(|path| line("0", &zero, path)).collect();
-        list.extend(set.iter().flat_map(|(path, id)| line("160000", id, path)));
+        let mut list: Vec<u8> = gone.iter().flat_map(|path| index_line("0", &zero, path)).collect();
+        list.extend(set.iter().flat_map(|(path, id)| index_line("160000", id, path)));
         if list.is_empty() || self.update_index(&list)?.code() == Some(0) {
             return Ok(None);
         }
         // A path of the agent's that git will have in no index must not take the rest along.
         let known = self.links_of(self.request.previous_tree.as_str())?;
-        list = gone.iter().flat_map(|path| line("0", &zero, path)).collect();
+        list = gone.iter().flat_map(|path| index_line("0", &zero, path)).collect();
         let sound = set.iter().filter(|(path, _)| known.contains_key(*path));
-        list.extend(sound.flat_map(|(path, id)| line("160000", id, path)));
+        list.extend(sound.flat_map(|(path, id)| index_line("160000", id, path)));
         let output = self.update_index(&list)?;
         if output.code() != Some(0) {
             return Err(output.failure());
@@ -204,11 +204,6 @@ impl Capture<'_> {
         let update = self.command(Access::Write, "update-index").args(["-z", "--index-info"]);
         update.input(Input::Bytes(list.to_vec())).run()
     }
-}
-
-/// A line for `--index-info`. Mode 0 takes an entry away.
-pub(super) fn line(mode: &str, id: &str, path: &[u8]) -> Vec<u8> {
-    [mode.as_bytes(), b" ", id.as_bytes(), b" 0\t", path, b"\0"].concat()
 }
 
 /// Whether one of `others` lies below `path`, or `path` below one of them.
